@@ -1,0 +1,1 @@
+"""The pure rules: states, outcomes, decisions. Standard library only, no input or output."""
