@@ -10,6 +10,7 @@ misconfiguration or a bug::
     │   ├── ApiKeyRefusedError                the API does not accept the key of the block
     │   └── ApiUnreachableError               the API did not answer in a way that can be used
     ├── ConsumerError                         a consumer cannot be called at all
+    ├── DeliveryRefusedError                  a consumer says no to one result, for good
     ├── LookupIncompleteError                 some attempts of a page could not be asked about
     └── LedgerError
         ├── LedgerUnavailableError            the database cannot be opened, read or written
@@ -50,6 +51,10 @@ class ApiUnreachableError(MediaApiError):
 
 class ConsumerError(MediaJobsError):
     """A consumer cannot be called at all, so nothing was handed over."""
+
+
+class DeliveryRefusedError(MediaJobsError):
+    """A consumer's function raises this to say no to one result; it is not offered again by itself."""
 
 
 class LookupIncompleteError(MediaJobsError):

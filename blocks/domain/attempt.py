@@ -136,11 +136,12 @@ def next_action(attempt: Attempt, now: datetime, send_within_s: float) -> Action
     """Tell what an attempt needs next; None when it is settled.
 
     A recorded attempt that was asked for long ago waits for a person, so that a backlog after downtime does
-    not become a purchase. A batch answer has no single job to look up, so a person sees it.
+    not become a purchase. A batch answer has no single job to look up, so a person sees it; so
+    does a settled attempt for which a second job may exist.
     """
     if attempt.state is State.RECORDED:
         recent = now - attempt.asked_at <= timedelta(seconds=send_within_s)
         return Action.SUBMIT if recent else Action.REVIEW
     if attempt.batch_id is not None and attempt.state is State.SUBMITTED:
         return Action.REVIEW
-    return _NEXT.get(attempt.state)
+    return _NEXT.get(attempt.state, Action.REVIEW if attempt.twin else None)

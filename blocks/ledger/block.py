@@ -1,0 +1,341 @@
+"""The ``AttemptLedger`` block: each method is one transaction."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from prefect.blocks.core import Block
+from prefect.settings import get_current_settings
+from pydantic import Field, HttpUrl, PrivateAttr, SecretStr, field_validator
+from sqlalchemy.exc import IntegrityError
+
+from prefect_media_jobs.blocks.domain.attempt import Action, Attempt, AttemptEvent, PlannedAction
+from prefect_media_jobs.blocks.domain.decisions import Change, decide_submission
+from prefect_media_jobs.blocks.domain.handoff import Handoff, HandoffChange
+from prefect_media_jobs.blocks.domain.outcomes import Accepted
+from prefect_media_jobs.blocks.domain.redaction import clean
+from prefect_media_jobs.blocks.domain.states import Event, State
+from prefect_media_jobs.blocks.errors import ConflictingJobError, InvalidInputError
+from prefect_media_jobs.blocks.ledger import handoffs, queries, recording, schema, transitions
+from prefect_media_jobs.blocks.ledger.database import Database, Transaction, parse_url, shown_url
+from prefect_media_jobs.blocks.ledger.queries import LedgerSummary, Scope
+from prefect_media_jobs.blocks.ledger.recording import Asked
+from prefect_media_jobs.blocks.ledger.rows import read_attempt
+from prefect_media_jobs.blocks.request import MediaRequest, check_requests
+
+T = TypeVar("T")
+DEFAULT_API = "media-api"
+SEND_WITHIN = timedelta(hours=24)
+SEND_WINDOW = timedelta(minutes=5)
+LEASE = timedelta(minutes=5)
+EVERYTHING = Scope()
+_RACES = 5
+_OPENING = threading.Lock()
+
+
+def default_url() -> SecretStr:
+    """Return the URL of the default ledger: a SQLite file under the Prefect home folder."""
+    return SecretStr(f"sqlite:///{Path(get_current_settings().home).absolute() / 'media-ledger.db'}")
+
+
+class AttemptLedger(Block):
+    """Durable record of every attempt to buy media processing.
+
+    Attributes:
+        url: Where the ledger is kept.
+
+    Example:
+        Load a saved ledger and see what is open:
+        ```python
+        from prefect_media_jobs.blocks import AttemptLedger
+
+        ledger = AttemptLedger.load("BLOCK_NAME")
+        for action in ledger.recovery_plan():
+            print(action.attempt_id, action.action)
+        ```
+    """
+
+    _block_type_name: ClassVar[str] = "Media Attempt Ledger"
+    _block_type_slug: ClassVar[str] = "media-attempt-ledger"
+    _description: ClassVar[str] = "Durable record of every attempt to buy media processing."
+    _logo_url: ClassVar[HttpUrl | None] = HttpUrl(
+        "https://raw.githubusercontent.com/PrefectHQ/prefect/main/docs/logos/logo.png"
+    )
+    _documentation_url: ClassVar[HttpUrl | None] = HttpUrl("https://docs.prefect.io/v3/concepts/blocks")
+
+    url: SecretStr = Field(
+        default_factory=default_url,
+        description="SQLite file (sqlite:////path/to/file.db) or PostgreSQL (postgresql+psycopg://...).",
+    )
+
+    _database: Database | None = PrivateAttr(default=None)
+
+    @field_validator("url")
+    @classmethod
+    def _readable_url(cls, url: SecretStr) -> SecretStr:
+        return SecretStr(parse_url(url.get_secret_value()).render_as_string(hide_password=False))
+
+    @property
+    def place(self) -> str:
+        """Where the ledger is: the absolute path of the file, or the server, without password."""
+        return shown_url(parse_url(self.url.get_secret_value()))
+
+    def upgrade(self) -> str | None:
+        """Create the schema or bring it up to date; safe to repeat and from many processes at once.
+
+        Returns:
+            The schema version found before; None when the ledger was empty.
+        """
+        database = Database(parse_url(self.url.get_secret_value()))
+        try:
+            return schema.upgrade(database)
+        finally:
+            database.dispose()
+
+    def check(self) -> None:
+        """Make sure the ledger can be written, before anything is sent.
+
+        Raises:
+            LedgerUnavailableError: it cannot; the sentence names the place and what to do.
+        """
+        self._write(lambda _: None)
+
+    def record_attempts(
+        self, requests: Iterable[MediaRequest], batch_key: str | None = None, *, api: str = DEFAULT_API
+    ) -> list[Attempt]:
+        """Record what shall be bought; a request that has a live attempt gets that one, never a second.
+
+        Args:
+            api: Name of the media API block it will be bought from.
+        Returns:
+            One attempt a request, in order.
+        Raises:
+            InvalidInputError: there are none, or they contradict each other.
+        Writes: one row a new request, one commit for all.
+        """
+        listed = check_requests(requests)
+        asked = Asked(clean(api, 200), None if batch_key is None else clean(batch_key, 200))
+        return self._racing(lambda tx: recording.record(tx, listed, asked))
+
+    def begin_attempt(
+        self,
+        what: MediaRequest | str,
+        *,
+        window: timedelta = SEND_WINDOW,
+        api: str = DEFAULT_API,
+        batch_key: str | None = None,
+    ) -> Attempt:
+        """Commit the intent right before the request leaves; of several callers one wins.
+
+        Args:
+            what: A request is inserted straight into ``sending``; an id moves its ``recorded`` attempt there.
+            window: How long the sender may be sending, by its own clock.
+        Raises:
+            LiveAttemptError: the request has an attempt that counts, so nothing must be sent.
+            TransitionRefusedError: the attempt is not ``recorded``, so it must not be sent.
+        Writes: one row, one commit.
+        """
+        window_s = window.total_seconds()
+        if isinstance(what, str):
+            return self._write(lambda tx: transitions.begin(tx, what, window_s))
+        asked = Asked(clean(api, 200), batch_key)
+        return self._racing(lambda tx: recording.begin_new(tx, what, asked, window_s))
+
+    def remember_job(self, attempt_id: str, job_id: str) -> Attempt:
+        """Commit the job id the API answered with; the same id again is fine.
+
+        Raises:
+            InvalidInputError: the id is empty (also a ``ValueError``).
+            AttemptNotFoundError: there is no such attempt.
+            ConflictingJobError: the attempt has another id, or the id belongs to another attempt.
+        Writes: one row, one commit.
+        """
+        if not isinstance(job_id, str) or not job_id.strip():
+            raise InvalidInputError("The job id is empty; give the id as the API answered it.")
+        return self._acknowledge(attempt_id, decide_submission(Accepted(job_id)))
+
+    def apply(self, attempt: Attempt, change: Change, *, actor: str | None = None) -> Attempt:
+        """Write a decision, if the attempt is still as it was when the decision was made.
+
+        An acknowledgement is evidence and is written whoever moved the attempt meanwhile.
+
+        Args:
+            actor: Who decided; left out, this process.
+        Raises:
+            StaleAttemptError: another writer moved the row after it was read.
+            TransitionRefusedError: the table has no such move.
+            ConflictingJobError: the job id belongs to another attempt.
+        Writes: one row, one commit.
+        """
+        if change.event is Event.ACKNOWLEDGE:
+            return self._acknowledge(attempt.attempt_id, change)
+        try:
+            return self._write(lambda tx: transitions.apply(tx, attempt, change), actor)
+        except IntegrityError:
+            raise self._conflict(attempt.attempt_id, change) from None
+
+    def recovery_plan(
+        self,
+        limit: int | None = None,
+        *,
+        scope: Scope = EVERYTHING,
+        send_within: timedelta = SEND_WITHIN,
+    ) -> list[PlannedAction]:
+        """Tell what each open attempt needs next, what is due first coming first; writes nothing."""
+        within_s = send_within.total_seconds()
+
+        def read(tx: Transaction) -> list[PlannedAction]:
+            plan = [*queries.recovery_plan(tx, limit, within_s, scope), *queries.refused_handoffs(tx, scope)]
+            return plan[:limit]
+
+        return self._read(read)
+
+    def claim_due(
+        self,
+        actions: Iterable[Action | str],
+        limit: int = 50,
+        lease: timedelta = LEASE,
+        *,
+        scope: Scope = EVERYTHING,
+        send_within: timedelta = SEND_WITHIN,
+    ) -> list[Attempt]:
+        """Lease attempts that are due for these actions; nobody else gets them until the lease ends.
+
+        Their version is raised, so a holder that was paused past its lease cannot write.
+
+        Writes: the leased rows, one commit.
+        """
+        listed = [Action(action) for action in actions]
+        lease_s, within_s = lease.total_seconds(), send_within.total_seconds()
+        return self._write(
+            lambda tx: queries.claim_due(
+                tx, listed, scope, limit=limit, lease_s=lease_s, send_within_s=within_s
+            )
+        )
+
+    def still_held(self, claimed: Sequence[Attempt]) -> list[Attempt]:
+        """Return those of the claimed attempts that nobody has written since."""
+        return self._read(lambda tx: queries.still_held(tx, claimed))
+
+    def read(self, attempt_id: str) -> Attempt:
+        """Read one attempt.
+
+        Raises:
+            AttemptNotFoundError: there is no such attempt.
+        """
+        return self._read(lambda tx: read_attempt(tx, attempt_id))
+
+    def list_attempts(
+        self,
+        scope: Scope = EVERYTHING,
+        states: Iterable[State] | None = None,
+        limit: int | None = None,
+    ) -> list[Attempt]:
+        """Return attempts, oldest first."""
+        return self._read(lambda tx: queries.list_attempts(tx, scope, states, limit))
+
+    def next_due(self, scope: Scope, states: Iterable[State]) -> datetime | None:
+        """Return when the next of these attempts is due; None when none is due by itself."""
+        return self._read(lambda tx: queries.next_due(tx, scope, states))
+
+    def history(self, attempt_id: str) -> list[AttemptEvent]:
+        """Return the history of one attempt, oldest first.
+
+        Raises:
+            AttemptNotFoundError: there is no such attempt.
+        """
+        return self._read(lambda tx: queries.history(tx, attempt_id))
+
+    def summary(self, batch_key: str | None = None) -> LedgerSummary:
+        """Count attempts and handoffs by state, of one batch or of all."""
+        return self._read(lambda tx: queries.summary(tx, Scope(batch_key=batch_key)))
+
+    def owners_of(self, api: str, job_ids: Sequence[str]) -> dict[str, str]:
+        """Return the attempt each of these jobs belongs to; jobs that belong to none are left out."""
+        return self._read(lambda tx: queries.owners_of(tx, api, job_ids))
+
+    def due_handoffs(self, consumer: str, limit: int, scope: Scope = EVERYTHING) -> list[Handoff]:
+        """Return handoffs that are due, offering what was delivered meanwhile.
+
+        Writes: the newly offered and the overdue rows, one commit.
+        """
+        return self._racing(lambda tx: handoffs.due_handoffs(tx, consumer, limit, scope))
+
+    def begin_handoff(self, handoff: Handoff, window: timedelta) -> Handoff:
+        """Claim a handoff right before its consumer is called; of several callers one wins.
+
+        Raises:
+            StaleAttemptError: another caller was first.
+        Writes: one row, one commit.
+        """
+        return self._write(lambda tx: handoffs.begin_handoff(tx, handoff, window.total_seconds()))
+
+    def apply_handoff(self, handoff: Handoff, changes: tuple[HandoffChange, ...]) -> Handoff:
+        """Write what a consumer's answer means.
+
+        Raises:
+            StaleAttemptError: another writer moved the row after it was read.
+        Writes: one row, one commit.
+        """
+        return self._write(lambda tx: handoffs.apply_handoff(tx, handoff, changes))
+
+    def handoffs(self, scope: Scope = EVERYTHING) -> list[Handoff]:
+        """Return the handoffs of these attempts."""
+        return self._read(lambda tx: handoffs.handoffs_of(tx, scope))
+
+    def close(self) -> None:
+        """Close the connections of this process; the next use opens them again."""
+        with _OPENING:
+            if self._database is not None:
+                self._database.dispose()
+            self._database = None
+
+    def _acknowledge(self, attempt_id: str, change: Change) -> Attempt:
+        try:
+            attempt, error = self._write(lambda tx: transitions.acknowledge(tx, attempt_id, change))
+        except IntegrityError:
+            raise self._conflict(attempt_id, change) from None
+        if error is not None:
+            raise error
+        return attempt
+
+    def _conflict(self, attempt_id: str, change: Change) -> ConflictingJobError:
+        job_id = change.facts.get("job_id", "")
+        api = self.read(attempt_id).api
+        owner = self.owners_of(api, [job_id]).get(job_id, "another attempt")
+        return ConflictingJobError(
+            f"Job {clean(job_id, 100)} belongs to {owner}; attempt {attempt_id} cannot have it as well."
+        )
+
+    def _racing(self, work: Callable[[Transaction], T]) -> T:
+        """Run a write that inserts; when another writer inserts the same at this moment, look again."""
+        for _ in range(_RACES - 1):
+            with contextlib.suppress(IntegrityError):
+                return self._write(work)
+        return self._write(work)
+
+    def _write(self, work: Callable[[Transaction], T], actor: str | None = None) -> T:
+        return self._open().write(work, actor)
+
+    def _read(self, work: Callable[[Transaction], T]) -> T:
+        return self._open().read(work)
+
+    def _open(self) -> Database:
+        """Return the database, ready for use: SQLite brings its schema up to date by itself."""
+        database = self._database
+        if database is not None and database.pid == os.getpid():
+            return database
+        with _OPENING:
+            if self._database is None or self._database.pid != os.getpid():
+                # Connections must not cross a fork, so a child opens its own.
+                database = Database(parse_url(self.url.get_secret_value()))
+                if database.sqlite:
+                    schema.upgrade(database)
+                else:
+                    schema.require_head(database)
+                self._database = database
+            return self._database

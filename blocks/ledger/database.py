@@ -1,0 +1,192 @@
+"""One ledger database, opened once per process: engine, transactions, clock, plain-sentence errors."""
+
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+
+from prefect_media_jobs.blocks.errors import InvalidInputError, LedgerUnavailableError
+
+T = TypeVar("T")
+BUSY_S = 30.0
+"""How long a writer waits for its turn in SQLite, in seconds."""
+
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+
+
+def parse_url(text: str) -> sa.URL:
+    """Read a ledger URL; the path of a SQLite file becomes absolute.
+
+    Raises:
+        InvalidInputError: it is not the URL of a SQLite file or a PostgreSQL database.
+    """
+    try:
+        url = sa.make_url(text)
+    except ArgumentError:
+        raise InvalidInputError(
+            "The ledger URL cannot be read; give sqlite:////path/to/file.db or "
+            "postgresql+psycopg://user:password@host/database."
+        ) from None
+    backend = url.get_backend_name()
+    if backend not in _DRIVERS:
+        raise InvalidInputError(
+            f"The ledger cannot be kept in {backend!r}; use sqlite or postgresql+psycopg."
+        )
+    if "+" not in url.drivername:
+        url = url.set(drivername=_DRIVERS[backend])
+    if backend != "sqlite":
+        return url
+    if not url.database or url.database == ":memory:" or url.query.get("mode") == "memory":
+        raise InvalidInputError("The ledger must outlive the process; give the path of a SQLite file.")
+    return url.set(database=str(Path(url.database).expanduser().absolute()))
+
+
+def shown_url(url: sa.URL) -> str:
+    """Return the ledger's place as it may be shown: without password and options."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def this_process() -> str:
+    """Name the writer in the history: host and process."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One open transaction.
+
+    Args:
+        now: The database's time at its start.
+        actor: Who writes, as the history names it.
+    """
+
+    connection: sa.Connection
+    now: datetime
+    actor: str
+
+    @property
+    def sqlite(self) -> bool:
+        """Whether this is SQLite."""
+        return self.connection.dialect.name == "sqlite"
+
+
+class Database:
+    """A ledger database in this process.
+
+    Args:
+        url: As ``parse_url`` returns it.
+    """
+
+    def __init__(self, url: sa.URL) -> None:
+        self.url = url
+        self.place = shown_url(url)
+        self.pid = os.getpid()
+        self.sqlite = url.get_backend_name() == "sqlite"
+        # SQLite has one writer at a time anyway. Waiting for the turn here is fair and wakes at once; waiting
+        # inside SQLite is polling with sleeps.
+        self._turn = threading.Lock() if self.sqlite else nullcontext()
+        self.engine = self._create()
+        self._writer = self.engine.execution_options(ledger_writes=True)
+
+    def _create(self) -> sa.Engine:
+        if self.sqlite:
+            _create_private_file(Path(str(self.url.database)))
+            engine = sa.create_engine(
+                self.url,
+                hide_parameters=True,
+                connect_args={"timeout": BUSY_S, "check_same_thread": False},
+                pool_size=32,
+                max_overflow=32,
+            )
+            sa.event.listen(engine, "connect", _configure_sqlite)
+            sa.event.listen(engine, "begin", _begin_sqlite)
+            return engine
+        try:
+            return sa.create_engine(self.url, hide_parameters=True, pool_pre_ping=True, pool_size=16)
+        except (ModuleNotFoundError, NoSuchModuleError):
+            raise LedgerUnavailableError(
+                "PostgreSQL needs the psycopg driver; install prefect-media-jobs[postgres]."
+            ) from None
+
+    def write(self, work: Callable[[Transaction], T], actor: str | None = None) -> T:
+        """Run ``work`` in one transaction that holds the write lock from its start, and commit it.
+
+        Args:
+            actor: Who writes; left out, this process.
+        Raises:
+            LedgerUnavailableError: the database cannot be written; nothing of ``work`` is kept.
+        """
+        with self._turn, self._told(), self._writer.begin() as connection:
+            return work(Transaction(connection, self._now(connection), actor or this_process()))
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run ``work`` on one consistent view of the database."""
+        with self._told(), self.engine.connect() as connection:
+            return work(Transaction(connection, self._now(connection), this_process()))
+
+    def dispose(self) -> None:
+        """Close the connections, unless they belong to the process this one was forked from."""
+        self.engine.dispose(close=self.pid == os.getpid())
+
+    def _now(self, connection: sa.Connection) -> datetime:
+        """Return the database's time. SQLite has none of its own: its clock is that of this host."""
+        if self.sqlite:
+            return datetime.now(UTC)
+        instant: datetime = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
+        return instant.astimezone(UTC)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OperationalError as error:
+            raise LedgerUnavailableError(self._sentence(error)) from None
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise LedgerUnavailableError(self._sentence(error)) from None
+            raise
+
+    def _sentence(self, error: DBAPIError) -> str:
+        text = re.sub(r"\s+", " ", str(error.orig)).strip()
+        advice = "check that the file and its folder can be written" if self.sqlite else "check the server"
+        if "locked" in text:
+            advice = "another process holds it; try again, or use PostgreSQL for many workers"
+        elif "full" in text:
+            advice = "make room on the disk"
+        return f"The ledger at {self.place} cannot be used ({text}); {advice}."
+
+
+def _create_private_file(path: Path) -> None:
+    """Create the file readable by its owner alone; SQLite gives its side files the same mode."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise LedgerUnavailableError(
+            f"The ledger at {path} cannot be opened for writing ({error.strerror}); "
+            "give a file in a folder that can be written."
+        ) from None
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - the driver's connection
+    connection.isolation_level = None  # transactions are begun below, never behind our back
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A transaction that reads first and writes later fails at once when another one commits in between,
+    # whatever the time-out; a writer therefore takes the lock from its start.
+    writes = connection.get_execution_options().get("ledger_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,161 @@
+"""Guarded writes: one UPDATE of one row, and its history row, in one transaction.
+
+The guard carries what the decision was made on. Zero rows means somebody moved the attempt first; the
+refusal then says so.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from prefect_media_jobs.blocks.domain.attempt import Attempt
+from prefect_media_jobs.blocks.domain.decisions import Change, Facts
+from prefect_media_jobs.blocks.domain.redaction import clean
+from prefect_media_jobs.blocks.domain.states import Event, State, allows, sources_of
+from prefect_media_jobs.blocks.errors import (
+    ConflictingJobError,
+    LedgerError,
+    StaleAttemptError,
+    TransitionRefusedError,
+)
+from prefect_media_jobs.blocks.ledger.database import Transaction
+from prefect_media_jobs.blocks.ledger.rows import append_event, in_seconds, move, read_attempt
+from prefect_media_jobs.blocks.ledger.tables import ATTEMPT
+
+_FREE = {"leased_by": None, "leased_until": None}
+
+
+def begin(tx: Transaction, attempt_id: str, window_s: float) -> Attempt:
+    """Claim a recorded attempt for sending; of several callers one wins.
+
+    Args:
+        window_s: How long the sender may be sending, in seconds.
+    Raises:
+        TransitionRefusedError: the attempt is not ``recorded``, so it must not be sent.
+    Writes: one row, one commit.
+    """
+    values = _FREE | sending_values(tx.now, window_s)
+    guard = (ATTEMPT.c.attempt_id == attempt_id) & (ATTEMPT.c.state == State.RECORDED)
+    after = move(tx, guard, values)
+    if after is None:
+        current = read_attempt(tx, attempt_id)
+        raise TransitionRefusedError(
+            f"Attempt {attempt_id} is {current.state}, not recorded, so it must not be sent."
+        )
+    append_event(tx, after, Event.BEGIN, State.RECORDED, None)
+    return after
+
+
+def sending_values(now: datetime, window_s: float) -> dict[str, Any]:
+    """Return the columns of an attempt that is being sent from now on."""
+    deadline = now + timedelta(seconds=window_s)
+    return {
+        "state": State.SENDING,
+        "sent_at": now,
+        "send_deadline": deadline,
+        "changed_at": now,
+        "due_at": deadline,
+        "reason": None,
+    }
+
+
+def apply(tx: Transaction, attempt: Attempt, change: Change) -> Attempt:
+    """Write a decision, if the attempt is still as it was when the decision was made.
+
+    Raises:
+        StaleAttemptError: another writer moved the row after it was read.
+        TransitionRefusedError: the table has no such move.
+        ConflictingJobError: the job id belongs to another attempt.
+    Writes: one row, one commit.
+    """
+    if not allows(change.event, attempt.state, change.to):
+        raise TransitionRefusedError(
+            f"Attempt {attempt.attempt_id} is {attempt.state}; it cannot {change.event} to {change.to}."
+        )
+    guard = (
+        (ATTEMPT.c.attempt_id == attempt.attempt_id)
+        & (ATTEMPT.c.version == attempt.version)
+        & ATTEMPT.c.state.in_(sorted(sources_of(change.event)))
+    )
+    after = move(tx, guard, _values(tx, change, moved=change.to != attempt.state))
+    if after is None:
+        current = read_attempt(tx, attempt.attempt_id)
+        raise StaleAttemptError(
+            f"Attempt {attempt.attempt_id} was read as {attempt.state} (version {attempt.version}) and is "
+            f"now {current.state} (version {current.version}); nothing was written."
+        )
+    if change.detail is not None or change.to != attempt.state:
+        append_event(tx, after, change.event, attempt.state, change.detail)
+    return after
+
+
+def acknowledge(tx: Transaction, attempt_id: str, change: Change) -> tuple[Attempt, LedgerError | None]:
+    """Write down the id the API answered with; evidence is never dropped, whoever moved the row meanwhile.
+
+    The guard is not a version but that no id is set: only the one sender of the attempt can have this answer.
+
+    Returns:
+        The attempt, and what the caller must be told after the commit: another id is kept in the history and
+        refused.
+    Writes: one row, one commit.
+    """
+    guard = (
+        (ATTEMPT.c.attempt_id == attempt_id)
+        & ATTEMPT.c.state.in_(sorted(sources_of(Event.ACKNOWLEDGE)))
+        & ATTEMPT.c.job_id.is_(None)
+    )
+    before = read_attempt(tx, attempt_id)
+    after = move(tx, guard, _values(tx, change, moved=True))
+    if after is not None:
+        append_event(tx, after, Event.ACKNOWLEDGE, before.state, change.detail)
+        return after, None
+    return _late(tx, before, change)
+
+
+def _late(tx: Transaction, before: Attempt, change: Change) -> tuple[Attempt, LedgerError | None]:
+    facts = change.facts
+    if before.job_id is not None and before.job_id == facts.get("job_id"):
+        return before, None
+    if before.batch_id is not None and before.batch_id == facts.get("batch_id"):
+        return before, None
+    known = before.job_id or before.batch_id
+    values: dict[str, Any] = {"twin": True}
+    error: LedgerError | None = None
+    if known is not None:
+        error = ConflictingJobError(
+            f"Attempt {before.attempt_id} belongs to job {clean(known)}; another answer named "
+            f"{clean(str(change.detail))}, which is kept in its history."
+        )
+    elif before.state in sources_of(Event.LATE_ACKNOWLEDGE):
+        values |= _columns(facts)
+    else:
+        return before, TransitionRefusedError(
+            f"Attempt {before.attempt_id} is {before.state}, so no answer to it can exist."
+        )
+    same = (ATTEMPT.c.attempt_id == before.attempt_id) & (ATTEMPT.c.version == before.version)
+    after = move(tx, same, values)
+    if after is None:
+        return before, StaleAttemptError(f"Attempt {before.attempt_id} was moved at this moment; try again.")
+    append_event(tx, after, Event.LATE_ACKNOWLEDGE, before.state, change.detail)
+    return after, error
+
+
+def _values(tx: Transaction, change: Change, *, moved: bool) -> dict[str, Any]:
+    values: dict[str, Any] = _FREE | {"due_at": in_seconds(tx.now, change.due_in_s)} | _columns(change.facts)
+    if moved:
+        values |= {"state": change.to, "changed_at": tx.now}
+    if change.event is Event.NOT_SENT:
+        values["sent_at"] = None
+    if moved and change.to in {State.SUBMITTED, State.COMPLETED}:
+        values |= {"failures": 0}
+    return values
+
+
+def _columns(facts: Facts) -> dict[str, Any]:
+    """Return the facts as columns; texts are made fit for any database."""
+    columns: dict[str, Any] = dict(facts)
+    for name in ("reason", "remote_status", "object_key"):
+        if columns.get(name) is not None:
+            columns[name] = clean(columns[name], 2000)
+    if "batch_job_ids" in columns:
+        columns["batch_job_ids"] = list(columns["batch_job_ids"])
+    return columns
