@@ -58,7 +58,13 @@ class DeliveryRefusedError(MediaJobsError):
 
 
 class LookupIncompleteError(MediaJobsError):
-    """Some attempts of a page could not be asked about; what was answered is already in the ledger."""
+    """Some attempts of a page could not be asked about; what was answered is already in the ledger.
+
+    Its arguments are the sentence and, by attempt id, why the question failed.
+    """
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
 
 class LedgerError(MediaJobsError):

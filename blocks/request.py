@@ -159,7 +159,7 @@ class MediaRequest(BaseModel):
         if stem == self.item_key and stem[0] != "_":
             return stem
         digest = hashlib.sha256(self.item_key.encode()).hexdigest()[:8]
-        return f"{stem.lstrip('_')}-{digest}".lstrip("-")
+        return f"{stem}-{digest}".lstrip("_-")
 
 
 def check_requests(requests: Iterable[MediaRequest]) -> list[MediaRequest]:

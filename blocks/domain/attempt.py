@@ -144,4 +144,6 @@ def next_action(attempt: Attempt, now: datetime, send_within_s: float) -> Action
         return Action.SUBMIT if recent else Action.REVIEW
     if attempt.batch_id is not None and attempt.state is State.SUBMITTED:
         return Action.REVIEW
+    if attempt.state is State.DELIVERED and attempt.due_at is None:
+        return Action.REVIEW if attempt.twin else None
     return _NEXT.get(attempt.state, Action.REVIEW if attempt.twin else None)

@@ -38,7 +38,7 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
     except ValueError:
         try:
             at = parsedate_to_datetime(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         seconds = max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())
     if not math.isfinite(seconds) or seconds < 0:

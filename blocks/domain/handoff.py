@@ -9,6 +9,9 @@ from typing import assert_never
 from prefect_media_jobs.blocks.domain.backoff import next_look_s
 from prefect_media_jobs.blocks.domain.outcomes import ConsumeOutcome, NotTaken, Taken, TakenUnknown
 
+NO_LINK_PAUSE_S = 60.0
+"""Pause before a result whose file cannot be reached is offered again, in seconds."""
+
 
 class HandoffState(StrEnum):
     """Where a result stands on its way to one consumer."""
@@ -36,6 +39,7 @@ class HandoffEvent(StrEnum):
     CONSUME = "consume"
     DOUBT = "doubt"
     REFUSE = "refuse"
+    POSTPONE = "postpone"
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,9 @@ HANDOFF_TRANSITIONS: Mapping[HandoffEvent, HandoffTransition] = {
     ),
     HandoffEvent.CONSUME: _row([_H.ACCEPTED], [_H.CONSUMED], "the downstream consumer finished with it"),
     HandoffEvent.DOUBT: _row([_H.SENDING], [_H.UNCERTAIN], "no usable answer; the same key is offered again"),
+    HandoffEvent.POSTPONE: _row(
+        [_H.READY, _H.UNCERTAIN], [_H.READY, _H.UNCERTAIN], "no fresh link to hand over; offered again later"
+    ),
     HandoffEvent.REFUSE: _row([_H.SENDING], [_H.REFUSED], "a definite no; a person has to decide"),
 }
 
@@ -128,6 +135,11 @@ def decide_handoff(handoff: Handoff, outcome: ConsumeOutcome) -> tuple[HandoffCh
             return (HandoffChange(HandoffEvent.DOUBT, HandoffState.UNCERTAIN, reason, pause),)
         case _:
             assert_never(outcome)
+
+
+def decide_no_link(handoff: Handoff, reason: str) -> HandoffChange:
+    """Decide about a handoff for which no fresh link can be had now; its consumer was not called."""
+    return HandoffChange(HandoffEvent.POSTPONE, handoff.state, reason, NO_LINK_PAUSE_S)
 
 
 def decide_overdue_handoff() -> HandoffChange:

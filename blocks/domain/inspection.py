@@ -67,7 +67,7 @@ _PHRASE_STATUSES = frozenset({400, 401, 403, 404, 410})
 _BY_STATUS: Mapping[int, _Refusal] = {401: Forbidden, 403: Forbidden, 404: FileMissing, 410: FileMissing}
 _NO_SUCH_RANGE = 416
 _OK, _PARTIAL = 200, 206
-_CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d+)-\d+/(\d+|\*)\s*", re.IGNORECASE)
+_CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d+)-(\d+)/(\d+|\*)\s*", re.IGNORECASE)
 _ELEMENT = re.compile(r"<(Code|Message|AuthenticationErrorDetail)>([^<]*)<")
 _BRANDS = {b"qt  ": "mov", b"M4A ": "m4a", b"M4B ": "m4a"}
 _QUICKTIME_ATOMS = frozenset({b"moov", b"mdat", b"free", b"wide", b"skip"})
@@ -118,11 +118,17 @@ def _said(text: str) -> str:
 def _judge_content(
     status: int, headers: Mapping[str, str], head: bytes, expected: int | None, *, ended: bool
 ) -> Verdict:
-    total = _total_bytes(status, headers, head, ended=ended)
-    if isinstance(total, CouldNotAsk):
-        return total
+    total, part = _partial_sizes(headers) if status == _PARTIAL else _whole_sizes(headers, head, ended=ended)
+    if total is None:
+        return CouldNotAsk("The storage does not tell the size of the file, or sent another part of it.")
     if total == 0:
         return Damaged("The file is empty.")
+    if len(head) < min(part, FIRST_BYTES):
+        return CouldNotAsk("The storage broke off within the first bytes.")
+    return _judge_bytes(head, total, expected)
+
+
+def _judge_bytes(head: bytes, total: int, expected: int | None) -> Verdict:
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<":
         return Damaged(f"The file is {_page_name(head)}, not media.")
     if expected is not None and total != expected:
@@ -133,18 +139,18 @@ def _judge_content(
     return Sound(total, container)
 
 
-def _total_bytes(status: int, headers: Mapping[str, str], head: bytes, *, ended: bool) -> int | CouldNotAsk:
-    total = None
-    if status == _PARTIAL:
-        told = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
-        if told is None or int(told.group(1)) != 0:
-            return CouldNotAsk("The storage answered with another part of the file than was asked for.")
-        total = None if told.group(2) == "*" else int(told.group(2))
-    elif (length := headers.get("content-length", "").strip()).isdecimal():
-        total = int(length)
-    elif ended:
-        total = len(head)
-    return CouldNotAsk("The storage does not tell the size of the file.") if total is None else total
+def _partial_sizes(headers: Mapping[str, str]) -> tuple[int | None, int]:
+    """Return the size of the whole file, None when it is not told, and of the part that was sent."""
+    told = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
+    if told is None or int(told.group(1)) != 0 or told.group(3) == "*":
+        return None, 0
+    return int(told.group(3)), int(told.group(2)) + 1
+
+
+def _whole_sizes(headers: Mapping[str, str], head: bytes, *, ended: bool) -> tuple[int | None, int]:
+    length = headers.get("content-length", "").strip()
+    total = int(length[:20]) if length.isdecimal() else len(head) if ended else None
+    return total, total or 0
 
 
 def _page_name(head: bytes) -> str:

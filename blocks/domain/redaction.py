@@ -9,12 +9,14 @@ SHOWN_CHARACTERS = 500
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s\"'<>\\]+")
 _SECRETS = (
     re.compile(r"\b(?:sk|whsec)_[A-Za-z0-9_\-]{6,}"),
-    re.compile(r"(?i)(?<=bearer )\S{6,}"),
+    re.compile(r"(?i)\bbearer\s+(\S{6,})"),
+    re.compile(r"(?i)\bauthorization[\"']?\s*[=:]\s*[\"']?basic\s+([^\s\"']+)"),
     re.compile(
-        r"(?i)(?<![a-z])(?:[a-z0-9]+[_-])*(?:api[_-]?key|token|password|secret|signature|credential)"
-        r"[\"']?\s*[=:]\s*[\"']?([^\s\"'&,;}]+)"
+        r"(?i)(?:(?:api|access|account|private|secret)[_-]?key|token|passw(?:or)?d|secret|signature"
+        r"|credential|(?<![a-z])sig)\\?[\"']?\s*[=:]\s*\\?[\"']?([^\s\"'&,;}]+)"
     ),
 )
+_USER_PART = re.compile(r"[^\s/@:]+:[^\s/@]*@")
 _MASK = "[hidden]"
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
@@ -27,8 +29,10 @@ def shown_source(source: str) -> str:
     except ValueError:
         return _MASK
     if not parts.netloc:
-        return clean(source.split("?", 1)[0].split("#", 1)[0])
-    return clean(urlunsplit((parts.scheme, f"{parts.hostname or ''}{port}", parts.path, "", "")))
+        return clean(_USER_PART.sub("", source.split("?", 1)[0].split("#", 1)[0]))
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return clean(urlunsplit((parts.scheme, f"{host}{port}", parts.path, "", "")))
 
 
 def clean(text: str, limit: int = SHOWN_CHARACTERS) -> str:

@@ -4,13 +4,14 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from prefect.blocks.core import Block
 from prefect.settings import get_current_settings
-from pydantic import Field, HttpUrl, PrivateAttr, SecretStr, field_validator
+from pydantic import ConfigDict, Field, HttpUrl, PrivateAttr, SecretStr, field_validator
 from sqlalchemy.exc import IntegrityError
 
 from prefect_media_jobs.blocks.domain.attempt import Action, Attempt, AttemptEvent, PlannedAction
@@ -66,6 +67,9 @@ class AttemptLedger(Block):
         "https://raw.githubusercontent.com/PrefectHQ/prefect/main/docs/logos/logo.png"
     )
     _documentation_url: ClassVar[HttpUrl | None] = HttpUrl("https://docs.prefect.io/v3/concepts/blocks")
+
+    # An error about the URL must not show the password in it.
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     url: SecretStr = Field(
         default_factory=default_url,
@@ -142,7 +146,7 @@ class AttemptLedger(Block):
         window_s = window.total_seconds()
         if isinstance(what, str):
             return self._write(lambda tx: transitions.begin(tx, what, window_s))
-        asked = Asked(clean(api, 200), batch_key)
+        asked = Asked(clean(api, 200), None if batch_key is None else clean(batch_key, 200))
         return self._racing(lambda tx: recording.begin_new(tx, what, asked, window_s))
 
     def remember_job(self, attempt_id: str, job_id: str) -> Attempt:
@@ -202,20 +206,27 @@ class AttemptLedger(Block):
         *,
         scope: Scope = EVERYTHING,
         send_within: timedelta = SEND_WITHIN,
+        due_before: datetime | None = None,
     ) -> list[Attempt]:
         """Lease attempts that are due for these actions; nobody else gets them until the lease ends.
 
         Their version is raised, so a holder that was paused past its lease cannot write.
 
+        Args:
+            due_before: Leave out what became due later than this; left out, until now.
         Writes: the leased rows, one commit.
         """
         listed = [Action(action) for action in actions]
         lease_s, within_s = lease.total_seconds(), send_within.total_seconds()
         return self._write(
             lambda tx: queries.claim_due(
-                tx, listed, scope, limit=limit, lease_s=lease_s, send_within_s=within_s
+                tx, listed, scope, limit=limit, lease_s=lease_s, send_within_s=within_s, due_before=due_before
             )
         )
+
+    def now(self) -> datetime:
+        """Return the database's time."""
+        return self._read(lambda tx: tx.now)
 
     def still_held(self, claimed: Sequence[Attempt]) -> list[Attempt]:
         """Return those of the claimed attempts that nobody has written since."""
@@ -250,9 +261,10 @@ class AttemptLedger(Block):
         """
         return self._read(lambda tx: queries.history(tx, attempt_id))
 
-    def summary(self, batch_key: str | None = None) -> LedgerSummary:
-        """Count attempts and handoffs by state, of one batch or of all."""
-        return self._read(lambda tx: queries.summary(tx, Scope(batch_key=batch_key)))
+    def summary(self, batch_key: str | None = None, *, scope: Scope = EVERYTHING) -> LedgerSummary:
+        """Count attempts and handoffs by state, of one batch, of a narrower scope, or of all."""
+        narrowed = scope if batch_key is None else replace(scope, batch_key=batch_key)
+        return self._read(lambda tx: queries.summary(tx, narrowed))
 
     def owners_of(self, api: str, job_ids: Sequence[str]) -> dict[str, str]:
         """Return the attempt each of these jobs belongs to; jobs that belong to none are left out."""

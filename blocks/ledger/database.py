@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, NoSuchModuleError, OperationalError
 
 from prefect_media_jobs.blocks.errors import InvalidInputError, LedgerUnavailableError
 
@@ -21,6 +21,7 @@ BUSY_S = 30.0
 """How long a writer waits for its turn in SQLite, in seconds."""
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_USABLE = frozenset({*_DRIVERS.values(), "sqlite+pysqlite"})
 
 
 def parse_url(text: str) -> sa.URL:
@@ -31,7 +32,7 @@ def parse_url(text: str) -> sa.URL:
     """
     try:
         url = sa.make_url(text)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise InvalidInputError(
             "The ledger URL cannot be read; give sqlite:////path/to/file.db or "
             "postgresql+psycopg://user:password@host/database."
@@ -43,6 +44,8 @@ def parse_url(text: str) -> sa.URL:
         )
     if "+" not in url.drivername:
         url = url.set(drivername=_DRIVERS[backend])
+    if url.drivername not in _USABLE:
+        raise InvalidInputError(f"The ledger cannot use {url.drivername!r}; give {_DRIVERS[backend]}.")
     if backend != "sqlite":
         return url
     if not url.database or url.database == ":memory:" or url.query.get("mode") == "memory":
@@ -153,7 +156,8 @@ class Database:
         except OperationalError as error:
             raise LedgerUnavailableError(self._sentence(error)) from None
         except DBAPIError as error:
-            if error.connection_invalidated:
+            # A file that is no database, or a broken one, is an error without a finer kind.
+            if error.connection_invalidated or type(error) is DatabaseError:
                 raise LedgerUnavailableError(self._sentence(error)) from None
             raise
 
@@ -164,6 +168,8 @@ class Database:
             advice = "another process holds it; try again, or use PostgreSQL for many workers"
         elif "full" in text:
             advice = "make room on the disk"
+        elif "not a database" in text or "malformed" in text:
+            advice = "give another file, or restore this one"
         return f"The ledger at {self.place} cannot be used ({text}); {advice}."
 
 

@@ -47,15 +47,22 @@ class Scope:
         if self.batch_key is not None:
             conditions.append(ATTEMPT.c.batch_key == self.batch_key)
         if self.attempt_ids is not None:
-            # One JSON parameter instead of thousands: databases bound how many a statement may have.
-            text = sa.literal(json.dumps(list(self.attempt_ids)), sa.Text)
-            listed = (
-                sa.func.json_each(text).table_valued("value")
-                if tx.sqlite
-                else sa.func.json_array_elements_text(sa.cast(text, sa.JSON)).table_valued("value")
-            )
-            conditions.append(ATTEMPT.c.attempt_id.in_(sa.select(listed.c.value)))
+            conditions.append(_one_of(tx, ATTEMPT.c.attempt_id, self.attempt_ids))
         return conditions
+
+
+def _one_of(tx: Transaction, column: sa.Column[str], values: Sequence[str]) -> sa.ColumnElement[bool]:
+    """Return the condition that a column is one of many values.
+
+    They go as one JSON parameter, because databases bound how many parameters a statement may have.
+    """
+    text = sa.literal(json.dumps(list(values)), sa.Text)
+    listed = (
+        sa.func.json_each(text).table_valued("value")
+        if tx.sqlite
+        else sa.func.json_array_elements_text(sa.cast(text, sa.JSON)).table_valued("value")
+    )
+    return column.in_(sa.select(listed.c.value))
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,7 @@ def claim_due(
     limit: int,
     lease_s: float,
     send_within_s: float,
+    due_before: datetime | None,
 ) -> list[Attempt]:
     """Lease attempts that are due, raising their version, so that a paused holder cannot write later.
 
@@ -98,8 +106,8 @@ def claim_due(
     picked = (
         sa.select(ATTEMPT.c.attempt_id)
         .where(
-            sa.or_(*(_due_for(action, tx.now, send_within_s) for action in actions)),
-            ATTEMPT.c.due_at <= tx.now,
+            sa.or_(sa.false(), *(_due_for(action, tx.now, send_within_s) for action in actions)),
+            ATTEMPT.c.due_at <= (due_before or tx.now),
             sa.or_(ATTEMPT.c.leased_until.is_(None), ATTEMPT.c.leased_until <= tx.now),
             *scope.where(tx),
         )
@@ -138,7 +146,7 @@ def _due_for(action: Action, now: datetime, send_within_s: float) -> sa.ColumnEl
 def still_held(tx: Transaction, claimed: Sequence[Attempt]) -> list[Attempt]:
     """Return those of the claimed attempts that nobody has written since."""
     ids = [attempt.attempt_id for attempt in claimed]
-    query = sa.select(ATTEMPT.c.attempt_id, ATTEMPT.c.version).where(ATTEMPT.c.attempt_id.in_(ids))
+    query = sa.select(ATTEMPT.c.attempt_id, ATTEMPT.c.version).where(_one_of(tx, ATTEMPT.c.attempt_id, ids))
     versions = read_pairs(tx, query)
     return [attempt for attempt in claimed if versions.get(attempt.attempt_id) == attempt.version]
 
@@ -206,7 +214,7 @@ def list_attempts(
 def owners_of(tx: Transaction, api: str, job_ids: Sequence[str]) -> dict[str, str]:
     """Return the attempt each of these jobs belongs to; jobs that belong to none are left out."""
     query = sa.select(ATTEMPT.c.job_id, ATTEMPT.c.attempt_id).where(
-        ATTEMPT.c.api == api, ATTEMPT.c.job_id.in_(job_ids)
+        ATTEMPT.c.api == api, _one_of(tx, ATTEMPT.c.job_id, job_ids)
     )
     return read_pairs(tx, query)
 

@@ -186,7 +186,10 @@ def _name(tx: Transaction, requests: Sequence[MediaRequest]) -> list[str]:
         clashes = _owners(tx, [name for name in names if name is not None]).keys() | {
             name for name, count in Counter(names).items() if count > 1
         }
-        names = [None if name in clashes else name for name in names]
+        names = [
+            None if name in clashes and name != request.attempt_id else name
+            for request, name in zip(requests, names, strict=True)
+        ]
     return [name for name in names if name is not None]
 
 

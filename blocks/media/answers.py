@@ -1,7 +1,8 @@
 """One answer of the API, read with a bound on bytes and on time."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -14,6 +15,21 @@ from prefect_media_jobs.blocks.media.hiding import Hider
 
 HTTP_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, ValueError, ImportError)
 """What a request can fail with that is no bug of ours: the network, the answer, the proxy settings."""
+
+
+_LEAST_BODY_S = 2.0
+"""What the body gets once the head is there, even if we were paused until the deadline was over."""
+
+
+@contextmanager
+def answered(client: httpx.Client, request: httpx.Request) -> Iterator[httpx.Response]:
+    """Send a request and give its answer with an unread body; trouble with hanging up does not count."""
+    response = client.send(request, stream=True)
+    try:
+        yield response
+    finally:
+        with suppress(httpx.HTTPError, OSError):
+            response.close()
 
 
 @dataclass(frozen=True)
@@ -55,11 +71,9 @@ class Answer:
     def retry_after_s(self) -> float | None:
         """Return how long the API asks to wait, by the API's own clock where it tells it."""
         now = datetime.now(UTC)
-        try:
+        with suppress(ValueError):
             told = parsedate_to_datetime(self.headers.get("date", ""))
             now = told.replace(tzinfo=told.tzinfo or UTC)
-        except ValueError:
-            pass
         return parse_retry_after(self.headers.get("retry-after"), now)
 
     def explanation(self, hide: Hider) -> str:
@@ -79,10 +93,8 @@ class Answer:
     def excerpt(self, hide: Hider) -> str:
         """Return the beginning of the body, fit to be shown and stored."""
         text = self.body.decode("utf-8", "replace")
-        try:
+        with suppress(ValueError):
             text = json.dumps(self.json(), ensure_ascii=False)
-        except ValueError:
-            pass
         kind = self.headers.get("content-type", "").split(";")[0] or "no content type"
         return f"{kind}, {hide(text)}" if text.strip() else "empty body"
 
@@ -95,8 +107,7 @@ def read_answer(response: httpx.Response, cap_bytes: int, deadline: float) -> An
     """
     body = bytearray()
     fault = None
-    # The transport reads this figure when it starts on the body.
-    response.request.extensions["timeout"]["read"] = max(0.001, deadline - monotonic())
+    deadline = limit_body(response, deadline)
     try:
         for chunk in response.iter_bytes():
             body += chunk
@@ -109,6 +120,14 @@ def read_answer(response: httpx.Response, cap_bytes: int, deadline: float) -> An
     except (httpx.HTTPError, httpx.StreamError) as error:
         fault = f"broken off ({type(error).__name__})"
     return Answer(response.status_code, response.headers, bytes(body[:cap_bytes]), fault)
+
+
+def limit_body(response: httpx.Response, deadline: float) -> float:
+    """Let no read of the body wait beyond the deadline; return it, moved so that a moment is left."""
+    deadline = max(deadline, monotonic() + _LEAST_BODY_S)
+    # The transport looks at this figure when it starts on the body.
+    response.request.extensions["timeout"]["read"] = deadline - monotonic()
+    return deadline
 
 
 def _plain(value: object) -> str:

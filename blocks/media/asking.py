@@ -7,8 +7,8 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from prefect_media_jobs.blocks.domain.outcomes import CouldNotAsk, LookupOutcome, NotFound
-from prefect_media_jobs.blocks.media.answers import HTTP_ERRORS, Answer, read_answer
-from prefect_media_jobs.blocks.media.clients import exact_request
+from prefect_media_jobs.blocks.media.answers import HTTP_ERRORS, Answer, answered, read_answer
+from prefect_media_jobs.blocks.media.clients import Clients, exact_request
 from prefect_media_jobs.blocks.media.hiding import Hider
 from prefect_media_jobs.blocks.media.wire import read_job
 
@@ -24,6 +24,7 @@ class Asker:
         timeout_s: From the start to the last byte, connecting not included.
     """
 
+    clients: Clients
     base_url: str
     api_key: str
     connect_timeout_s: float
@@ -35,7 +36,7 @@ class Asker:
         """The API's host, as it is named in messages."""
         return urlsplit(self.base_url).netloc
 
-    def ask(self, client: httpx.Client, path: str) -> Answer | CouldNotAsk:
+    def ask(self, path: str) -> Answer | CouldNotAsk:
         """Send one GET; ``CouldNotAsk`` unless it was answered whole with 2xx or 404.
 
         Args:
@@ -46,12 +47,10 @@ class Asker:
         timeout = httpx.Timeout(self.timeout_s, connect=self.connect_timeout_s)
         headers = {"Accept": "application/json", "x-api-key": self.api_key}
         try:
+            client = self.clients.here().ask
             request = exact_request(client, f"{self.base_url}{path}", headers, timeout)
-            response = client.send(request, stream=True)
-            try:
+            with answered(client, request) as response:
                 answer = read_answer(response, self.cap_bytes, deadline)
-            finally:
-                response.close()
         except HTTP_ERRORS as error:
             return CouldNotAsk(hide(f"{self.host} did not answer ({type(error).__name__}: {error})."))
         return self._judge(answer, hide)
@@ -79,7 +78,7 @@ class Asker:
             )
         return CouldNotAsk(f"{self.host} answered HTTP {answer.status}: {told}", wait_s)
 
-    def look_up(self, client: httpx.Client, job_id: str) -> LookupOutcome:
+    def look_up(self, job_id: str) -> LookupOutcome:
         """Ask what became of a job."""
         # Servers and proxies resolve these, encoded or not, so that something else would be asked for.
         if job_id.strip(".") == "":
@@ -90,7 +89,7 @@ class Asker:
             path = f"/jobs/{quote(job_id, safe='')}"
         except UnicodeEncodeError:
             return CouldNotAsk("The job id contains characters that cannot be sent.")
-        answer = self.ask(client, path)
+        answer = self.ask(path)
         if isinstance(answer, CouldNotAsk):
             return answer
         hide = Hider([self.api_key])

@@ -5,12 +5,14 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from urllib.parse import quote
 
 import httpx
 
 from prefect_media_jobs.blocks.domain.redaction import shown_source
 
 _HEADERS = {"User-Agent": "prefect-media-jobs", "Accept-Encoding": "identity"}
+_SENDABLE = "".join(map(chr, range(0x21, 0x7F)))
 _FRESH = httpx.Limits(max_connections=None, max_keepalive_connections=0)
 _KEPT = httpx.Limits(max_connections=None, max_keepalive_connections=32)
 
@@ -27,7 +29,8 @@ class ExactUrl(httpx.URL):
         after_host = url.split("://", 1)[1]
         start = min((after_host.find(mark) for mark in "/?#" if mark in after_host), default=len(after_host))
         target = after_host[start:].split("#", 1)[0]
-        self._target = (target if target.startswith("/") else f"/{target}").encode()
+        # What cannot stand in a request line at all is the only thing that is encoded.
+        self._target = quote(target if target.startswith("/") else f"/{target}", safe=_SENDABLE).encode()
 
     @property
     def raw_path(self) -> bytes:
@@ -44,11 +47,9 @@ def exact_request(
     """Build a GET for exactly this address.
 
     Raises:
-        httpx.InvalidURL, ValueError: the address cannot be asked for as it is.
+        httpx.InvalidURL, ValueError: the text is not an address.
     """
     exact = ExactUrl(url)
-    if not exact.raw_path.isascii() or any(byte <= 0x20 or byte == 0x7F for byte in exact.raw_path):
-        raise ValueError("the address contains characters that cannot be sent as they are")
     request = client.build_request("GET", exact, headers=headers, timeout=timeout)
     request.url = exact
     return request

@@ -9,7 +9,8 @@ import httpx
 
 from prefect_media_jobs.blocks.domain.attempt import Attempt
 from prefect_media_jobs.blocks.domain.outcomes import NotSent, SubmitOutcome, Unknown
-from prefect_media_jobs.blocks.media.answers import read_answer
+from prefect_media_jobs.blocks.media.answers import answered, read_answer
+from prefect_media_jobs.blocks.media.clients import Clients
 from prefect_media_jobs.blocks.media.hiding import Hider
 from prefect_media_jobs.blocks.media.wire import read_submission
 
@@ -59,6 +60,7 @@ class Submission:
         job_id_field: Where the answer tells the id: a field name, or a dotted path.
     """
 
+    clients: Clients
     url: str
     api_key: str
     connect_timeout_s: float
@@ -66,25 +68,18 @@ class Submission:
     job_id_field: str
     cap_bytes: int
 
-    def send(
-        self, client: Callable[[], httpx.Client], attempt: Attempt, may_send: Callable[[], bool]
-    ) -> SubmitOutcome:
+    def send(self, attempt: Attempt, may_send: Callable[[], bool]) -> SubmitOutcome:
         """Send the attempt's request once, and classify by what is certain.
 
-        Args:
-            client: Gives a client that does not keep connections.
         Safe to repeat: no; it may be billed.
         """
         gate = _Gate(may_send)
         hide = Hider([self.api_key], [attempt.source])
         deadline = monotonic() + self.connect_timeout_s + self.timeout_s
         try:
-            request = self._request(client(), attempt, gate)
-            response = client().send(request, stream=True)
-            try:
+            client = self.clients.here().send
+            with answered(client, self._request(client, attempt, gate)) as response:
                 answer = read_answer(response, self.cap_bytes, deadline)
-            finally:
-                response.close()
             return read_submission(answer, self.job_id_field, hide)
         except _TooLateError:
             return NotSent("Nothing was sent: the send deadline has passed.")

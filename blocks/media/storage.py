@@ -1,5 +1,6 @@
 """A look at a finished file through its signed link, without the API key."""
 
+import re
 from dataclasses import dataclass, replace
 from time import monotonic
 from urllib.parse import urljoin
@@ -8,12 +9,13 @@ import httpx
 
 from prefect_media_jobs.blocks.domain.inspection import FIRST_BYTES, Sound, Verdict, judge_file
 from prefect_media_jobs.blocks.domain.outcomes import CouldNotAsk, Link
-from prefect_media_jobs.blocks.media.answers import HTTP_ERRORS
-from prefect_media_jobs.blocks.media.clients import exact_request
+from prefect_media_jobs.blocks.media.answers import HTTP_ERRORS, answered, limit_body
+from prefect_media_jobs.blocks.media.clients import Clients, exact_request
 from prefect_media_jobs.blocks.media.hiding import Hider
 
 _MAX_REDIRECTS = 3
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_WHOLE = re.compile(r"https?://", re.IGNORECASE)
 _RANGE = {"Range": f"bytes=0-{FIRST_BYTES - 1}"}
 
 
@@ -21,14 +23,13 @@ _RANGE = {"Range": f"bytes=0-{FIRST_BYTES - 1}"}
 class Peek:
     """How to look: a ranged GET, because a link signed for GET may refuse HEAD."""
 
+    clients: Clients
     connect_timeout_s: float
     timeout_s: float
 
-    def look(self, client: httpx.Client, link: Link, size_bytes: int | None) -> Verdict:
+    def look(self, link: Link, size_bytes: int | None) -> Verdict:
         """Read the first bytes of the file and judge the answer.
 
-        Args:
-            client: One that knows nothing of the API.
         Safe to repeat: yes.
         """
         url = link.reveal()
@@ -36,11 +37,12 @@ class Peek:
         deadline = monotonic() + self.connect_timeout_s + self.timeout_s
         try:
             for _ in range(_MAX_REDIRECTS + 1):
-                verdict, target = self._ask(client, url, size_bytes, deadline)
+                verdict, target = self._ask(url, size_bytes, deadline)
                 if target is None:
                     return _hidden(verdict, Hider(links=links))
-                url = urljoin(url, target)
-                if not url.lower().startswith(("http://", "https://")):
+                # What is whole already stays as it is, to the byte.
+                url = target if _WHOLE.match(target) else urljoin(url, target)
+                if not _WHOLE.match(url):
                     return CouldNotAsk("The storage redirects to something that is not a web address.")
                 links.append(url)
         except HTTP_ERRORS as error:
@@ -49,26 +51,23 @@ class Peek:
             )
         return CouldNotAsk(f"The storage redirected more than {_MAX_REDIRECTS} times.")
 
-    def _ask(
-        self, client: httpx.Client, url: str, size_bytes: int | None, deadline: float
-    ) -> tuple[Verdict, str | None]:
+    def _ask(self, url: str, size_bytes: int | None, deadline: float) -> tuple[Verdict, str | None]:
         """Return the verdict, and where the storage redirects to, if it does."""
         timeout = httpx.Timeout(self.timeout_s, connect=self.connect_timeout_s)
-        response = client.send(exact_request(client, url, _RANGE, timeout), stream=True)
-        try:
+        # This client never sees the API key, and neither does a host it is redirected to.
+        client = self.clients.here().store
+        # The rest of the file is not wanted: a server may ignore the range and send all of it.
+        with answered(client, exact_request(client, url, _RANGE, timeout)) as response:
             if response.status_code in _REDIRECTS and (target := response.headers.get("location")):
                 return CouldNotAsk("redirected"), target
             head, ended = _first_bytes(response, deadline)
-        finally:
-            # The rest of the file is not wanted: a server may ignore the range and send all of it.
-            response.close()
         return judge_file(response.status_code, response.headers, head, size_bytes, ended=ended), None
 
 
 def _first_bytes(response: httpx.Response, deadline: float) -> tuple[bytes, bool]:
     """Return the first bytes, and whether the body ended with them."""
     head = bytearray()
-    response.request.extensions["timeout"]["read"] = max(0.001, deadline - monotonic())
+    deadline = limit_body(response, deadline)
     for chunk in response.iter_raw():
         head += chunk
         if len(head) > FIRST_BYTES:

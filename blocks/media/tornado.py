@@ -19,9 +19,8 @@ from prefect_media_jobs.blocks.domain.outcomes import (
     LinkExpired,
     LookupOutcome,
     NotFound,
-    Succeeded,
     SubmitOutcome,
-    Unrecognised,
+    Succeeded,
     Unsuccessful,
 )
 from prefect_media_jobs.blocks.errors import ApiKeyRefusedError, ApiUnreachableError
@@ -119,7 +118,7 @@ class TornadoApi(MediaApi):
         default="job_id",
         min_length=1,
         title="Job id field",
-        description="Where the answer to a submission tells the job id: a field, or a path such as data.0.id.",
+        description="Where the answer to a submission tells the job id: a field, or a path like data.0.id.",
     )
     max_list_pages: int = Field(
         default=50,
@@ -151,7 +150,7 @@ class TornadoApi(MediaApi):
     def check(self) -> None:
         """Ask for one entry of the job list, before anything is bought."""
         asker = self._asker()
-        answer = asker.ask(self._clients.here().ask, "/jobs?limit=1")
+        answer = asker.ask("/jobs?limit=1")
         if isinstance(answer, CouldNotAsk):
             if answer.credentials:
                 raise ApiKeyRefusedError(f"{answer.reason} Put a valid key into the block's api_key field.")
@@ -162,13 +161,14 @@ class TornadoApi(MediaApi):
             usable = False
         if not usable:
             raise ApiUnreachableError(
-                f"{asker.host} answered HTTP {answer.status} without a job list, so it does not seem to be the "
-                "media API; check the block's base_url."
+                f"{asker.host} answered HTTP {answer.status} without a job list, so it does not seem to be "
+                "the media API; check the block's base_url."
             )
 
     def submit(self, attempt: Attempt, may_send: Callable[[], bool]) -> SubmitOutcome:
         """Send the attempt's one request and classify by what is certain."""
         submission = Submission(
+            clients=self._clients,
             url=f"{self.base_url}/jobs",
             api_key=self.api_key.get_secret_value(),
             connect_timeout_s=self.connect_timeout_s,
@@ -176,16 +176,15 @@ class TornadoApi(MediaApi):
             job_id_field=self.job_id_field,
             cap_bytes=self.max_body_bytes,
         )
-        return submission.send(lambda: self._clients.here().send, attempt, may_send)
+        return submission.send(attempt, may_send)
 
     def look_up(self, job_id: str) -> LookupOutcome:
         """Ask what became of a job."""
-        return self._asker().look_up(self._clients.here().ask, job_id)
+        return self._asker().look_up(job_id)
 
     def find(self, since: datetime) -> FindOutcome:
         """Read the job list, newest first, back to ``since`` and a margin for clocks."""
-        asker, client = self._asker(), self._clients.here().ask
-        return read_list(lambda path: asker.ask(client, path), since, self.max_list_pages)
+        return read_list(self._asker().ask, since, self.max_list_pages)
 
     def open_result(self, job_id: str, size_bytes: int | None) -> InspectOutcome:
         """Look at the first bytes of a finished job's file; an expired link is renewed once."""
@@ -194,24 +193,23 @@ class TornadoApi(MediaApi):
 
     def _inspect(self, job_id: str, size_bytes: int | None) -> InspectOutcome:
         found = self.look_up(job_id)
-        match found:
-            case CouldNotAsk():
-                return found
-            case NotFound(reason):
-                return CouldNotAsk(reason)
-            case Succeeded(link=None):
-                return FileMissing("The API says done and gives no link.")
-            case Succeeded(_, link, told_bytes, object_key):
-                peek = Peek(self.connect_timeout_s, self.lookup_timeout_s)
-                verdict = peek.look(self._clients.here().store, link, told_bytes or size_bytes)
-                if isinstance(verdict, Sound):
-                    return Intact(link, verdict.size_bytes, verdict.container, object_key)
-                return verdict
-            case Unsuccessful(status, reason):
-                return CouldNotAsk(f"The API no longer says done, but {status}: {reason}")
-            case _:
-                assert isinstance(found, Unrecognised) or found.status  # noqa: S101
-                return CouldNotAsk(f"The API no longer says done, but {found.status}.")
+        if isinstance(found, Succeeded):
+            return self._look_at(found, size_bytes)
+        if isinstance(found, CouldNotAsk):
+            return found
+        if isinstance(found, NotFound):
+            return CouldNotAsk(found.reason)
+        reason = f", {found.reason}" if isinstance(found, Unsuccessful) else ""
+        return CouldNotAsk(f"The API no longer says done, but {found.status}{reason}.")
+
+    def _look_at(self, found: Succeeded, size_bytes: int | None) -> InspectOutcome:
+        if found.link is None:
+            return FileMissing("The API says done and gives no link.")
+        peek = Peek(self._clients, self.connect_timeout_s, self.lookup_timeout_s)
+        verdict = peek.look(found.link, found.size_bytes or size_bytes)
+        if isinstance(verdict, Sound):
+            return Intact(found.link, verdict.size_bytes, verdict.container, found.object_key)
+        return verdict
 
     def close(self) -> None:
         """Close idle connections; the block can be used again afterwards."""
@@ -219,6 +217,7 @@ class TornadoApi(MediaApi):
 
     def _asker(self) -> Asker:
         return Asker(
+            clients=self._clients,
             base_url=self.base_url,
             api_key=self.api_key.get_secret_value(),
             connect_timeout_s=self.connect_timeout_s,

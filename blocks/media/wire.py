@@ -3,7 +3,6 @@
 Source: remote API reference, "Jobs"; where its versions disagree, only what holds in all of them is used.
 """
 
-import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -25,6 +24,9 @@ _UNUSABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _STATUS_CHARACTERS = 80
 _EARLIEST_MS = 1e11
 """Epoch figures below this are seconds: in milliseconds they would lie in 1973 and before."""
+
+_EPOCH_DIGITS = 9
+"""So many digits in a row are a figure, although ISO 8601 would allow to read a date into them."""
 
 
 def usable_id(value: object) -> str | None:
@@ -56,9 +58,9 @@ def _read_creation(answer: Answer, job_id_field: str, hide: Hider) -> o.SubmitOu
         told = None
     if isinstance(told, dict):
         batch_id, job_ids = usable_id(told.get("batch_id")), _batch_jobs(told)
-        if batch_id is not None and job_ids is not None:
-            return o.AcceptedBatch(batch_id, job_ids)
         job_id = usable_id(_at(told, job_id_field))
+        if batch_id is not None and job_ids is not None and (job_ids or job_id is None):
+            return o.AcceptedBatch(batch_id, job_ids)
         if job_id is not None:
             return o.Accepted(job_id)
     return o.Unknown(f"HTTP {answer.status} without a usable job id ({_described(answer, hide)}).")
@@ -70,8 +72,9 @@ def _described(answer: Answer, hide: Hider) -> str:
 
 
 def _batch_jobs(told: Mapping[str, object]) -> tuple[str, ...] | None:
+    """Return the ids of a batch's jobs; None when the answer has no list of them."""
     lists = [value for name in _BATCH_LISTS if isinstance(value := told.get(name), list)]
-    if not lists or (usable_id(told.get("job_id")) and not any(lists)):
+    if not lists:
         return None
     ids = (usable_id(value) for found in lists for value in found)
     return tuple(dict.fromkeys(job_id for job_id in ids if job_id is not None))
@@ -99,6 +102,10 @@ def read_job(job_id: str, told: object, hide: Hider) -> o.LookupOutcome:
     word = told.get("status")
     if not isinstance(word, str) or not word.strip():
         return o.CouldNotAsk("The API's answer has no status.")
+    return _read_status(word, told, hide)
+
+
+def _read_status(word: str, told: Mapping[str, object], hide: Hider) -> o.LookupOutcome:
     status, marker = hide(word, _STATUS_CHARACTERS), _text(told.get("filename"))
     match word.strip().casefold():
         case "pending" | "processing":
@@ -106,10 +113,8 @@ def read_job(job_id: str, told: object, hide: Hider) -> o.LookupOutcome:
             shown = hide(step, _STATUS_CHARACTERS) if isinstance(step, str) and step.strip() else None
             return o.Running(status, shown, marker)
         case "completed":
-            size_bytes = told.get("file_size")
-            is_size = isinstance(size_bytes, int) and not isinstance(size_bytes, bool) and size_bytes > 0
-            size = size_bytes if is_size else None
-            return o.Succeeded(status, _link(told.get("s3_url")), size, _key(told.get("s3_key")), marker)
+            link, key = _link(told.get("s3_url")), _key(told.get("s3_key"))
+            return o.Succeeded(status, link, _size_bytes(told.get("file_size")), key, marker)
         case "failed" | "warning" | "skipped":
             return o.Unsuccessful(status, _why_ended(told, hide), marker)
         case _:
@@ -117,8 +122,8 @@ def read_job(job_id: str, told: object, hide: Hider) -> o.LookupOutcome:
 
 
 def _why_ended(told: Mapping[str, object], hide: Hider) -> str:
-    texts = [_text(told.get(name)) for name in ("error", "error_type", "step")]
-    main, *rest = [text for text in texts if text] or ["no reason given"]
+    texts = [told.get(name) for name in ("error", "error_type", "step")]
+    main, *rest = [text for text in texts if isinstance(text, str) and text] or ["no reason given"]
     more = f" ({', '.join(rest)})" if rest else ""
     return hide(f"{main}{more}")
 
@@ -127,9 +132,14 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value and not _UNUSABLE.search(value) else None
 
 
+def _size_bytes(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
 def _link(value: object) -> o.Link | None:
-    is_link = isinstance(value, str) and value.lower().startswith(("http://", "https://"))
-    return o.Link(value) if isinstance(value, str) and is_link else None
+    if isinstance(value, str) and value.lower().startswith(("http://", "https://")):
+        return o.Link(value)
+    return None
 
 
 def _key(value: object) -> str | None:
@@ -169,16 +179,18 @@ def read_entry(entry: object) -> o.ListedJob | None:
 
 def read_instant(value: object) -> datetime | None:
     """Return an instant as aware UTC: epoch milliseconds or seconds, or ISO 8601 with or without a zone."""
+    if isinstance(value, str) and value.isdecimal() and len(value) >= _EPOCH_DIGITS:
+        value = int(value[:20])
     if isinstance(value, str):
         try:
             at = datetime.fromisoformat(value.strip())
             return at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
         except (ValueError, OverflowError):
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         seconds = value if abs(value) < _EARLIEST_MS else value / 1000
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-    except OverflowError:
+    except (ValueError, OverflowError):
         return None

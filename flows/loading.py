@@ -1,0 +1,72 @@
+"""From block names to blocks; a name is the one form of a parameter that survives every kind of rerun."""
+
+from typing import TypeVar
+
+from prefect.blocks.core import Block
+from pydantic import ValidationError
+
+from prefect_media_jobs.blocks import AttemptLedger, CallableConsumer, Consumer, MediaApi, TornadoApi
+from prefect_media_jobs.blocks.domain.redaction import clean
+from prefect_media_jobs.blocks.errors import BlockUnusableError, InvalidInputError
+
+T = TypeVar("T", bound=Block)
+
+
+def load_ledger(name: str) -> AttemptLedger:
+    """Load a ledger block and make sure the ledger can be written.
+
+    Raises:
+        BlockUnusableError: there is no such block.
+        LedgerUnavailableError: its database cannot be written.
+    """
+    ledger = _load(AttemptLedger, name)
+    ledger.check()
+    return ledger
+
+
+def load_api(name: str) -> MediaApi:
+    """Load a media API block: a Tornado API by its name, any other kind as "block-type/name".
+
+    Raises:
+        BlockUnusableError: there is no such block, or it is no media API.
+    """
+    return _load(MediaApi, name) if "/" in name else _load(TornadoApi, name)
+
+
+def load_consumer(name: str) -> Consumer:
+    """Load a consumer: "package.module:function", or a saved block as "block-type/name".
+
+    Raises:
+        BlockUnusableError: there is no such block, or it is no consumer.
+        ConsumerError: it cannot be called.
+    """
+    if ":" in name:
+        try:
+            consumer: Consumer = CallableConsumer(target=name)
+        except ValidationError:
+            raise InvalidInputError(
+                f"The consumer {clean(name, 200)!r} is no import path; give package.module:function."
+            ) from None
+    else:
+        consumer = _load(Consumer, name) if "/" in name else _load(CallableConsumer, name)
+    consumer.check()
+    return consumer
+
+
+def _load(kind: type[T], name: str) -> T:
+    described, shown = kind.__name__, clean(name, 200)
+    try:
+        block: object = (Block if "/" in name else kind).load(name)
+    except ValidationError:
+        raise BlockUnusableError(
+            f"The {described} block {shown!r} does not fit this version; open it in the Prefect UI and "
+            "save it again."
+        ) from None
+    except (ValueError, RuntimeError):
+        raise BlockUnusableError(
+            f"There is no {described} block named {shown!r}; run 'media-jobs bootstrap', or create it in the "
+            "Prefect UI under Blocks."
+        ) from None
+    if not isinstance(block, kind):
+        raise BlockUnusableError(f"The block {shown!r} is no {described}.")
+    return block
