@@ -10,9 +10,11 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import Field
 
-from prefect_media_jobs.blocks import AttemptLedger, Consumer, MediaApi
+from prefect_media_jobs.blocks import AttemptLedger
+from prefect_media_jobs.blocks.consumers import Consumer
 from prefect_media_jobs.blocks.domain.handoff import Handoff, HandoffState
 from prefect_media_jobs.blocks.ledger import Scope
+from prefect_media_jobs.blocks.media import MediaApi
 from prefect_media_jobs.flows import steps
 from prefect_media_jobs.flows.loading import load_api, load_consumer, load_ledger
 from prefect_media_jobs.flows.naming import page_name

@@ -5,9 +5,11 @@ from typing import TypeVar
 from prefect.blocks.core import Block
 from pydantic import ValidationError
 
-from prefect_media_jobs.blocks import AttemptLedger, CallableConsumer, Consumer, MediaApi, TornadoApi
+from prefect_media_jobs.blocks import AttemptLedger, CallableConsumer, TornadoApi
+from prefect_media_jobs.blocks.consumers import Consumer
 from prefect_media_jobs.blocks.domain.redaction import clean
 from prefect_media_jobs.blocks.errors import BlockUnusableError, InvalidInputError
+from prefect_media_jobs.blocks.media import MediaApi
 
 T = TypeVar("T", bound=Block)
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from prefect_media_jobs.blocks import AttemptLedger, MediaApi
+from prefect_media_jobs.blocks import AttemptLedger
 from prefect_media_jobs.blocks.domain.attempt import Attempt
 from prefect_media_jobs.blocks.domain.states import State
+from prefect_media_jobs.blocks.media import MediaApi
 from prefect_media_jobs.flows import steps
 from prefect_media_jobs.flows.naming import page_name
 from prefect_media_jobs.flows.steps import Stepped

@@ -14,13 +14,14 @@ from prefect.states import Completed, Failed
 from prefect.tasks import Task
 from pydantic import Field
 
-from prefect_media_jobs.blocks import AttemptLedger, MediaApi
+from prefect_media_jobs.blocks import AttemptLedger
 from prefect_media_jobs.blocks.domain.attempt import Action, Attempt
 from prefect_media_jobs.blocks.domain.outcomes import CouldNotAsk
 from prefect_media_jobs.blocks.domain.states import FOR_A_PERSON
 from prefect_media_jobs.blocks.domain.states import State as AttemptState
 from prefect_media_jobs.blocks.errors import LookupIncompleteError, MediaApiError
 from prefect_media_jobs.blocks.ledger import Scope
+from prefect_media_jobs.blocks.media import MediaApi
 from prefect_media_jobs.flows import steps
 from prefect_media_jobs.flows.loading import load_api, load_ledger
 from prefect_media_jobs.flows.naming import page_name

@@ -19,7 +19,7 @@ from prefect_media_jobs.blocks.domain.states import FOR_A_PERSON
 SHOWN_ROWS = 500
 """Rows in a table artifact; the ledger has them all."""
 
-_UNSENT = frozenset({states.State.RECORDED, states.State.SENDING})
+_UNSENT = frozenset({states.State.RECORDED})
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from prefect_media_jobs.blocks import AttemptLedger, Consumer, MediaApi
+from prefect_media_jobs.blocks import AttemptLedger
+from prefect_media_jobs.blocks.consumers import Consumer
 from prefect_media_jobs.blocks.domain.attempt import Attempt
 from prefect_media_jobs.blocks.domain.decisions import (
     Change,
@@ -38,6 +39,7 @@ from prefect_media_jobs.blocks.errors import (
     StaleAttemptError,
     TransitionRefusedError,
 )
+from prefect_media_jobs.blocks.media import MediaApi
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -9,11 +9,12 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from pydantic import Field
 
-from prefect_media_jobs.blocks import AttemptLedger, MediaApi, MediaRequest
+from prefect_media_jobs.blocks import AttemptLedger, MediaRequest
 from prefect_media_jobs.blocks.domain.attempt import Attempt
 from prefect_media_jobs.blocks.domain.states import TERMINAL
 from prefect_media_jobs.blocks.domain.states import State as AttemptState
 from prefect_media_jobs.blocks.ledger import Scope
+from prefect_media_jobs.blocks.media import MediaApi
 from prefect_media_jobs.blocks.request import check_requests
 from prefect_media_jobs.flows import steps
 from prefect_media_jobs.flows.loading import load_api, load_ledger

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit, urlunsplit
 SHOWN_CHARACTERS = 500
 """Longest text kept of anything that came from outside, in characters."""
 
-_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s\"'<>\\]+")
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,30}://[^\s\"'<>\\]+")
 _SECRETS = (
     re.compile(r"\b(?:sk|whsec)_[A-Za-z0-9_\-]{6,}"),
     re.compile(r"(?i)\bbearer\s+(\S{6,})"),

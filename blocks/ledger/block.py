@@ -153,13 +153,15 @@ class AttemptLedger(Block):
         """Commit the job id the API answered with; the same id again is fine.
 
         Raises:
-            InvalidInputError: the id is empty (also a ``ValueError``).
+            InvalidInputError: the id is empty or cannot be stored (also a ``ValueError``).
             AttemptNotFoundError: there is no such attempt.
             ConflictingJobError: the attempt has another id, or the id belongs to another attempt.
         Writes: one row, one commit.
         """
         if not isinstance(job_id, str) or not job_id.strip():
             raise InvalidInputError("The job id is empty; give the id as the API answered it.")
+        if clean(job_id, len(job_id)) != job_id:
+            raise InvalidInputError("The job id holds control characters; give it as the API answered it.")
         return self._acknowledge(attempt_id, decide_submission(Accepted(job_id)))
 
     def apply(self, attempt: Attempt, change: Change, *, actor: str | None = None) -> Attempt:

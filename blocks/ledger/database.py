@@ -3,9 +3,8 @@
 import os
 import re
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +14,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, NoSuchModuleError, OperationalError
 
 from prefect_media_jobs.blocks.errors import InvalidInputError, LedgerUnavailableError
+from prefect_media_jobs.blocks.ledger.turns import Ticket, Turns
 
 T = TypeVar("T")
+_HOST = socket.gethostname()
 BUSY_S = 30.0
 """How long a writer waits for its turn in SQLite, in seconds."""
 
@@ -62,7 +63,7 @@ def shown_url(url: sa.URL) -> str:
 
 def this_process() -> str:
     """Name the writer in the history: host and process."""
-    return f"{socket.gethostname()}:{os.getpid()}"
+    return f"{_HOST}:{os.getpid()}"
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,7 @@ class Database:
         self.place = shown_url(url)
         self.pid = os.getpid()
         self.sqlite = url.get_backend_name() == "sqlite"
-        # SQLite has one writer at a time anyway. Waiting for the turn here is fair and wakes at once; waiting
-        # inside SQLite is polling with sleeps.
-        self._turn = threading.Lock() if self.sqlite else nullcontext()
+        self._turns = Turns(self._commit) if self.sqlite else None
         self.engine = self._create()
         self._writer = self.engine.execution_options(ledger_writes=True)
 
@@ -130,8 +129,22 @@ class Database:
         Raises:
             LedgerUnavailableError: the database cannot be written; nothing of ``work`` is kept.
         """
-        with self._turn, self._told(), self._writer.begin() as connection:
-            return work(Transaction(connection, self._now(connection), actor or this_process()))
+        by = actor or this_process()
+
+        def run(connection: sa.Connection) -> T:
+            return work(Transaction(connection, self._now(connection), by))
+
+        with self._told():
+            if self._turns is not None:
+                result: T = self._turns.run(run)
+                return result
+            with self._writer.begin() as connection:
+                return run(connection)
+
+    def _commit(self, tickets: Sequence[Ticket]) -> None:
+        with self._writer.begin() as connection:
+            for ticket in tickets:
+                ticket.result = ticket.work(connection)
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run ``work`` on one consistent view of the database."""

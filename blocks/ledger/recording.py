@@ -11,7 +11,7 @@ from prefect_media_jobs.blocks.domain.attempt import Attempt
 from prefect_media_jobs.blocks.domain.states import LIVE, Event, Grounds, State
 from prefect_media_jobs.blocks.errors import InvalidInputError, LiveAttemptError
 from prefect_media_jobs.blocks.ledger.database import Transaction
-from prefect_media_jobs.blocks.ledger.rows import append_event, move, read_pairs, to_attempt
+from prefect_media_jobs.blocks.ledger.rows import Guard, append_event, move, read_pairs, to_attempt
 from prefect_media_jobs.blocks.ledger.tables import ATTEMPT, EVENT
 from prefect_media_jobs.blocks.ledger.transitions import sending_values
 from prefect_media_jobs.blocks.request import MediaRequest
@@ -142,7 +142,6 @@ def _close(tx: Transaction, last: Attempt, by: str) -> None:
     """Mark the attempt a new one follows; an abandoned one stays as the person left it."""
     if last.state is State.ABANDONED:
         return
-    guard = (ATTEMPT.c.attempt_id == last.attempt_id) & (ATTEMPT.c.version == last.version)
     values = {
         "state": State.SUPERSEDED,
         "superseded_by": by,
@@ -150,7 +149,7 @@ def _close(tx: Transaction, last: Attempt, by: str) -> None:
         "changed_at": tx.now,
         "due_at": None,
     }
-    after = move(tx, guard, values)
+    after = move(tx, last.attempt_id, Guard(), values, last.version)
     if after is None:  # pragma: no cover - the row was read in this very transaction
         raise LiveAttemptError(f"Attempt {last.attempt_id} was moved at this moment; try again.")
     append_event(tx, after, Event.SUPERSEDE, last.state, f"replaced by {by}")

@@ -18,9 +18,10 @@ from prefect_media_jobs.blocks.errors import (
     TransitionRefusedError,
 )
 from prefect_media_jobs.blocks.ledger.database import Transaction
-from prefect_media_jobs.blocks.ledger.rows import append_event, in_seconds, move, read_attempt
-from prefect_media_jobs.blocks.ledger.tables import ATTEMPT
+from prefect_media_jobs.blocks.ledger.rows import Guard, append_event, in_seconds, move, read_attempt
 
+_BEGIN = Guard(frozenset({State.RECORDED}), version=False)
+_ACKNOWLEDGE = Guard(sources_of(Event.ACKNOWLEDGE), version=False, no_job=True)
 _FREE = {"leased_by": None, "leased_until": None}
 
 
@@ -34,8 +35,7 @@ def begin(tx: Transaction, attempt_id: str, window_s: float) -> Attempt:
     Writes: one row, one commit.
     """
     values = _FREE | sending_values(tx.now, window_s)
-    guard = (ATTEMPT.c.attempt_id == attempt_id) & (ATTEMPT.c.state == State.RECORDED)
-    after = move(tx, guard, values)
+    after = move(tx, attempt_id, _BEGIN, values)
     if after is None:
         current = read_attempt(tx, attempt_id)
         raise TransitionRefusedError(
@@ -71,19 +71,16 @@ def apply(tx: Transaction, attempt: Attempt, change: Change) -> Attempt:
         raise TransitionRefusedError(
             f"Attempt {attempt.attempt_id} is {attempt.state}; it cannot {change.event} to {change.to}."
         )
-    guard = (
-        (ATTEMPT.c.attempt_id == attempt.attempt_id)
-        & (ATTEMPT.c.version == attempt.version)
-        & ATTEMPT.c.state.in_(sorted(sources_of(change.event)))
-    )
-    after = move(tx, guard, _values(tx, change, moved=change.to != attempt.state))
+    guard = Guard(sources_of(change.event))
+    moved = change.to != attempt.state
+    after = move(tx, attempt.attempt_id, guard, _values(tx, change, moved=moved), attempt.version)
     if after is None:
         current = read_attempt(tx, attempt.attempt_id)
         raise StaleAttemptError(
             f"Attempt {attempt.attempt_id} was read as {attempt.state} (version {attempt.version}) and is "
             f"now {current.state} (version {current.version}); nothing was written."
         )
-    if change.detail is not None or change.to != attempt.state:
+    if change.detail is not None or moved:
         append_event(tx, after, change.event, attempt.state, change.detail)
     return after
 
@@ -98,13 +95,8 @@ def acknowledge(tx: Transaction, attempt_id: str, change: Change) -> tuple[Attem
         refused.
     Writes: one row, one commit.
     """
-    guard = (
-        (ATTEMPT.c.attempt_id == attempt_id)
-        & ATTEMPT.c.state.in_(sorted(sources_of(Event.ACKNOWLEDGE)))
-        & ATTEMPT.c.job_id.is_(None)
-    )
     before = read_attempt(tx, attempt_id)
-    after = move(tx, guard, _values(tx, change, moved=True))
+    after = move(tx, attempt_id, _ACKNOWLEDGE, _values(tx, change, moved=True))
     if after is not None:
         append_event(tx, after, Event.ACKNOWLEDGE, before.state, change.detail)
         return after, None
@@ -131,8 +123,7 @@ def _late(tx: Transaction, before: Attempt, change: Change) -> tuple[Attempt, Le
         return before, TransitionRefusedError(
             f"Attempt {before.attempt_id} is {before.state}, so no answer to it can exist."
         )
-    same = (ATTEMPT.c.attempt_id == before.attempt_id) & (ATTEMPT.c.version == before.version)
-    after = move(tx, same, values)
+    after = move(tx, before.attempt_id, Guard(), values, before.version)
     if after is None:
         return before, StaleAttemptError(f"Attempt {before.attempt_id} was moved at this moment; try again.")
     append_event(tx, after, Event.LATE_ACKNOWLEDGE, before.state, change.detail)

@@ -3,6 +3,7 @@
 import html
 import json
 from collections.abc import Iterable
+from functools import cached_property
 from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
 from prefect_media_jobs.blocks.domain.redaction import SHOWN_CHARACTERS, redact, shown_source
@@ -22,13 +23,18 @@ class Hider:
     """
 
     def __init__(self, secrets: Iterable[str] = (), links: Iterable[str | None] = ()) -> None:
-        swaps = {secret: _MASK for secret in secrets if secret}
-        for link in links:
+        self._secrets, self._links = tuple(secrets), tuple(links)
+
+    @cached_property
+    def _swaps(self) -> list[tuple[str, str]]:
+        """What is replaced by what; most answers have nothing to hide, so it is made when first needed."""
+        swaps = {secret: _MASK for secret in self._secrets if secret}
+        for link in self._links:
             if link:
                 swaps |= dict.fromkeys(_private_parts(link), _MASK) | {link: shown_source(link)}
         spelt = {spelling: shown for value, shown in swaps.items() for spelling in _spellings(value)}
         # The longest first: a whole link must go before the parts of it.
-        self._swaps = sorted(spelt.items(), key=lambda swap: -len(swap[0]))
+        return sorted(spelt.items(), key=lambda swap: -len(swap[0]))
 
     def __call__(self, text: str, limit: int = SHOWN_CHARACTERS) -> str:
         """Return the text without secrets, on one line, and bounded."""

@@ -32,7 +32,6 @@ from prefect_media_jobs.blocks.media.sending import Submission
 from prefect_media_jobs.blocks.media.storage import Peek
 from prefect_media_jobs.blocks.media.wire import read_page
 
-_SEND_MARGIN_S = 30.0
 _UNSENDABLE = re.compile(r"[^\x21-\x7e]")
 
 
@@ -99,6 +98,11 @@ class TornadoApi(MediaApi):
         title="Submit time-out",
         description="Seconds to wait for the answer to a submission; shows are taken apart within it.",
     )
+    send_margin_s: _Seconds = Field(
+        default=30.0,
+        title="Send margin",
+        description="Seconds after the longest submission until a silent sender counts as gone.",
+    )
     lookup_timeout_s: _Seconds = Field(
         default=30.0, title="Lookup time-out", description="Seconds to wait for the answer to a question."
     )
@@ -145,7 +149,7 @@ class TornadoApi(MediaApi):
     @property
     def send_window_s(self) -> float:
         """Longest time one ``submit`` can take, plus a margin."""
-        return self.connect_timeout_s + self.submit_timeout_s + _SEND_MARGIN_S
+        return self.connect_timeout_s + self.submit_timeout_s + self.send_margin_s
 
     def check(self) -> None:
         """Ask for one entry of the job list, before anything is bought."""
