@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import Annotated, Any
 
 from prefect import flow, task
@@ -27,7 +26,7 @@ from prefect_media_jobs.flows.loading import load_api, load_ledger
 from prefect_media_jobs.flows.naming import page_name
 from prefect_media_jobs.flows.reconciliation import reconcile_page
 from prefect_media_jobs.flows.reporting import SHOWN_ROWS, Line, Report, line, logger, publish_table, sentence
-from prefect_media_jobs.flows.steps import Stepped, in_threads
+from prefect_media_jobs.flows.steps import Stepped
 from prefect_media_jobs.flows.submission import PAGE, submit_page
 
 PATIENT_RETRY_S = 60.0
@@ -62,8 +61,7 @@ def look_up_page(ledger: AttemptLedger, api: MediaApi, page: Sequence[Attempt]) 
         LookupIncompleteError: some could not be asked about; its second argument tells why, by attempt id.
     Safe to repeat: yes; what was answered or moved meanwhile is left out.
     """
-    held, now = ledger.still_held(page), ledger.now()
-    stepped = in_threads(partial(steps.look_up, ledger, api, now), held, api.width)
+    stepped = steps.look_up(ledger, api, ledger.still_held(page))
     unanswered = {each.attempt_id: each.could_not_ask for each in stepped if each.could_not_ask is not None}
     if unanswered:
         why = next(iter(unanswered.values())).reason
@@ -85,8 +83,7 @@ def inspect_page(ledger: AttemptLedger, api: MediaApi, page: Sequence[Attempt]) 
 
     Safe to repeat: yes.
     """
-    now = ledger.now()
-    return in_threads(partial(steps.inspect, ledger, api, now), page, api.width)
+    return steps.inspect(ledger, api, page)
 
 
 @dataclass
@@ -177,8 +174,7 @@ class Sweep:
             self.tally.unanswered += len(unanswered)
             self.tally.notes.append(str(result.args[0]))
             held = ledger.still_held([each for each in page if each.attempt_id in unanswered])
-            for attempt in held:
-                steps.postpone(ledger, attempt, unanswered[attempt.attempt_id])
+            steps.postpone(ledger, held, unanswered)
             return []
         if isinstance(result, BaseException):
             raise result

@@ -1,14 +1,14 @@
-"""One attempt, one step: *read -> one outside call -> decide -> one guarded write*, in that order.
+"""The steps: *read -> one outside call -> decide -> one guarded write* for each attempt, in that order.
 
 No step calls another; they meet in the ledger. None of them knows Prefect, so nothing of it can come between
 the answer of the API and the commit of the ledger.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TypeVar
 
 from prefect_media_jobs.blocks import AttemptLedger
@@ -96,23 +96,55 @@ def submit(ledger: AttemptLedger, api: MediaApi, attempt_id: str) -> Stepped:
     return _write_answer(ledger, attempt, decide_submission(outcome))
 
 
-def look_up(ledger: AttemptLedger, api: MediaApi, now: datetime, attempt: Attempt) -> Stepped:
-    """Ask about one job and write the answer; a failed question is returned and not written."""
-    outcome = api.look_up(attempt.job_id or "")
-    if isinstance(outcome, CouldNotAsk):
-        return Stepped(attempt.attempt_id, attempt.state, outcome)
-    return _apply(ledger, attempt, decide_lookup(attempt, outcome, now))
+def look_up(ledger: AttemptLedger, api: MediaApi, attempts: Sequence[Attempt]) -> list[Stepped]:
+    """Ask about several jobs and write the answers at once; failed questions are returned and not written.
+
+    A kill before the commit loses answers that can be asked for again.
+    """
+    outcomes = in_threads(lambda attempt: api.look_up(attempt.job_id or ""), attempts, api.width)
+    asked = list(zip(attempts, outcomes, strict=True))
+    now = ledger.now()
+    answered = [
+        (attempt, decide_lookup(attempt, outcome, now))
+        for attempt, outcome in asked
+        if not isinstance(outcome, CouldNotAsk)
+    ]
+    stepped = write_each(ledger, answered)
+    return stepped + [
+        Stepped(attempt.attempt_id, attempt.state, outcome)
+        for attempt, outcome in asked
+        if isinstance(outcome, CouldNotAsk)
+    ]
 
 
-def inspect(ledger: AttemptLedger, api: MediaApi, now: datetime, attempt: Attempt) -> Stepped:
-    """Look at one finished job's file and write what was found."""
-    outcome = api.open_result(attempt.job_id or "", attempt.size_bytes)
-    return _apply(ledger, attempt, decide_inspection(attempt, outcome, now))
+def inspect(ledger: AttemptLedger, api: MediaApi, attempts: Sequence[Attempt]) -> list[Stepped]:
+    """Look at the files of several finished jobs and write what was found."""
+    outcomes = in_threads(
+        lambda attempt: api.open_result(attempt.job_id or "", attempt.size_bytes), attempts, api.width
+    )
+    now = ledger.now()
+    decided = [
+        (attempt, decide_inspection(attempt, outcome, now))
+        for attempt, outcome in zip(attempts, outcomes, strict=True)
+    ]
+    return write_each(ledger, decided)
 
 
-def postpone(ledger: AttemptLedger, attempt: Attempt, outcome: CouldNotAsk) -> Stepped:
-    """Write down that an attempt could not be asked about, even after retries."""
-    return _apply(ledger, attempt, unanswered(attempt, outcome, ledger.now()))
+def postpone(ledger: AttemptLedger, attempts: Sequence[Attempt], why: Mapping[str, CouldNotAsk]) -> None:
+    """Write down which attempts could not be asked about, even after retries, and why."""
+    now = ledger.now()
+    write_each(ledger, [(each, unanswered(each, why[each.attempt_id], now)) for each in attempts])
+
+
+def write_each(ledger: AttemptLedger, decided: Sequence[tuple[Attempt, Change]]) -> list[Stepped]:
+    """Write decisions, each if its attempt is still as it was."""
+    if not decided:
+        return []
+    written = ledger.apply_each(decided)
+    return [
+        Stepped(attempt.attempt_id, None if after is None else after.state)
+        for (attempt, _), after in zip(decided, written, strict=True)
+    ]
 
 
 def doubt_overdue(ledger: AttemptLedger, attempt: Attempt) -> Attempt | None:

@@ -20,9 +20,9 @@ from prefect_media_jobs.blocks.domain.handoff import Handoff, HandoffChange
 from prefect_media_jobs.blocks.domain.outcomes import Accepted
 from prefect_media_jobs.blocks.domain.redaction import clean
 from prefect_media_jobs.blocks.domain.states import Event, State
-from prefect_media_jobs.blocks.errors import ConflictingJobError, InvalidInputError
+from prefect_media_jobs.blocks.errors import ConflictingJobError, InvalidInputError, StaleAttemptError
 from prefect_media_jobs.blocks.ledger import handoffs, queries, recording, schema, transitions
-from prefect_media_jobs.blocks.ledger.database import Database, Transaction, parse_url, shown_url
+from prefect_media_jobs.blocks.ledger.database import Database, Transaction, file_url, parse_url, shown_url
 from prefect_media_jobs.blocks.ledger.queries import LedgerSummary, Scope
 from prefect_media_jobs.blocks.ledger.recording import Asked
 from prefect_media_jobs.blocks.ledger.rows import read_attempt
@@ -40,7 +40,7 @@ _OPENING = threading.Lock()
 
 def default_url() -> SecretStr:
     """Return the URL of the default ledger: a SQLite file under the Prefect home folder."""
-    return SecretStr(f"sqlite:///{Path(get_current_settings().home).absolute() / 'media-ledger.db'}")
+    return SecretStr(file_url(Path(get_current_settings().home).absolute() / "media-ledger.db"))
 
 
 class AttemptLedger(Block):
@@ -162,7 +162,7 @@ class AttemptLedger(Block):
             raise InvalidInputError("The job id is empty; give the id as the API answered it.")
         if clean(job_id, len(job_id)) != job_id:
             raise InvalidInputError("The job id holds control characters; give it as the API answered it.")
-        return self._acknowledge(attempt_id, decide_submission(Accepted(job_id)))
+        return self._acknowledge(self.read(attempt_id), decide_submission(Accepted(job_id)))
 
     def apply(self, attempt: Attempt, change: Change, *, actor: str | None = None) -> Attempt:
         """Write a decision, if the attempt is still as it was when the decision was made.
@@ -178,11 +178,25 @@ class AttemptLedger(Block):
         Writes: one row, one commit.
         """
         if change.event is Event.ACKNOWLEDGE:
-            return self._acknowledge(attempt.attempt_id, change)
+            return self._acknowledge(attempt, change)
         try:
             return self._write(lambda tx: transitions.apply(tx, attempt, change), actor)
         except IntegrityError:
             raise self._conflict(attempt.attempt_id, change) from None
+
+    def apply_each(self, decided: Sequence[tuple[Attempt, Change]]) -> list[Attempt | None]:
+        """Write many decisions at once, each if its attempt is still as it was.
+
+        Returns:
+            The attempts in order; None for one that another writer moved first.
+        Raises:
+            TransitionRefusedError: the table has no such move; nothing is written.
+        Writes: one row a decision, one commit for all.
+        """
+        try:
+            return [*self._write(lambda tx: transitions.apply_together(tx, decided))]
+        except StaleAttemptError:
+            return self._write(lambda tx: transitions.apply_each(tx, decided))
 
     def recovery_plan(
         self,
@@ -308,14 +322,14 @@ class AttemptLedger(Block):
                 self._database.dispose()
             self._database = None
 
-    def _acknowledge(self, attempt_id: str, change: Change) -> Attempt:
+    def _acknowledge(self, before: Attempt, change: Change) -> Attempt:
         try:
-            attempt, error = self._write(lambda tx: transitions.acknowledge(tx, attempt_id, change))
+            after, error = self._write(lambda tx: transitions.acknowledge(tx, before, change))
         except IntegrityError:
-            raise self._conflict(attempt_id, change) from None
+            raise self._conflict(before.attempt_id, change) from None
         if error is not None:
             raise error
-        return attempt
+        return after
 
     def _conflict(self, attempt_id: str, change: Change) -> ConflictingJobError:
         job_id = change.facts.get("job_id", "")

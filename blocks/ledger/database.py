@@ -3,11 +3,13 @@
 import os
 import re
 import socket
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -52,6 +54,11 @@ def parse_url(text: str) -> sa.URL:
     if not url.database or url.database == ":memory:" or url.query.get("mode") == "memory":
         raise InvalidInputError("The ledger must outlive the process; give the path of a SQLite file.")
     return url.set(database=str(Path(url.database).expanduser().absolute()))
+
+
+def file_url(path: Path) -> str:
+    """Return the URL of a SQLite file, whatever characters its path has."""
+    return sa.URL.create("sqlite", database=str(path)).render_as_string()
 
 
 def shown_url(url: sa.URL) -> str:
@@ -200,8 +207,23 @@ def _create_private_file(path: Path) -> None:
 
 def _configure_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - the driver's connection
     connection.isolation_level = None  # transactions are begun below, never behind our back
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    _enter_wal(connection)
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _enter_wal(connection: Any) -> None:  # noqa: ANN401 - the driver's connection
+    """Switch to WAL, waiting here: SQLite itself does not, when two processes switch a new file at once."""
+    deadline = monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or monotonic() > deadline:
+                raise
+            sleep(0.01)
+        else:
+            return
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

@@ -11,7 +11,7 @@ from prefect_media_jobs.blocks.domain.attempt import Attempt
 from prefect_media_jobs.blocks.domain.states import LIVE, Event, Grounds, State
 from prefect_media_jobs.blocks.errors import InvalidInputError, LiveAttemptError
 from prefect_media_jobs.blocks.ledger.database import Transaction
-from prefect_media_jobs.blocks.ledger.rows import Guard, append_event, move, read_pairs, to_attempt
+from prefect_media_jobs.blocks.ledger.rows import Guard, append_events, event_of, move, read_pairs, to_attempt
 from prefect_media_jobs.blocks.ledger.tables import ATTEMPT, EVENT
 from prefect_media_jobs.blocks.ledger.transitions import sending_values
 from prefect_media_jobs.blocks.request import MediaRequest
@@ -149,10 +149,10 @@ def _close(tx: Transaction, last: Attempt, by: str) -> None:
         "changed_at": tx.now,
         "due_at": None,
     }
-    after = move(tx, last.attempt_id, Guard(), values, last.version)
+    after = move(tx, last, Guard(), values)
     if after is None:  # pragma: no cover - the row was read in this very transaction
         raise LiveAttemptError(f"Attempt {last.attempt_id} was moved at this moment; try again.")
-    append_event(tx, after, Event.SUPERSEDE, last.state, f"replaced by {by}")
+    append_events(tx, [event_of(tx, after, Event.SUPERSEDE, last.state, f"replaced by {by}")])
 
 
 def _name(tx: Transaction, requests: Sequence[MediaRequest]) -> list[str]:

@@ -1,13 +1,12 @@
 """Between rows and values, and the two statements every write of an attempt is made of."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.sql.dml import ReturningUpdate
 
 from prefect_media_jobs.blocks.domain.attempt import Attempt, AttemptEvent
 from prefect_media_jobs.blocks.domain.handoff import Handoff
@@ -73,18 +72,50 @@ class Guard:
     no_job: bool = False
 
 
-def move(
-    tx: Transaction, attempt_id: str, guard: Guard, values: Mapping[str, Any], version: int | None = None
-) -> Attempt | None:
-    """Write one attempt if the guard still holds, raising its version; None when somebody was first."""
-    bound = {f"set_{name}": value for name, value in values.items()}
-    bound |= {"guard_id": attempt_id, "guard_version": version}
-    row = tx.connection.execute(_update(guard, tuple(values)), bound).mappings().first()
+def claim(tx: Transaction, attempt_id: str, guard: Guard, values: Mapping[str, Any]) -> Attempt | None:
+    """Write one attempt that was not read before, raising its version; None when the guard does not hold."""
+    statement = _update_returning(guard, tuple(values))
+    row = tx.connection.execute(statement, _bound(attempt_id, None, values)).mappings().first()
     return None if row is None else to_attempt(row)
 
 
+def move(tx: Transaction, before: Attempt, guard: Guard, values: Mapping[str, Any]) -> Attempt | None:
+    """Write one attempt as it was read, raising its version; None when somebody was first."""
+    bound = _bound(before.attempt_id, before.version, values)
+    if tx.connection.execute(_update(guard, tuple(values)), bound).rowcount == 0:
+        return None
+    return moved(before, values)
+
+
+def moved(before: Attempt, values: Mapping[str, Any]) -> Attempt:
+    """Return the attempt as a write of these columns leaves it."""
+    fields: dict[str, Any] = dict(values) | {"version": before.version + 1}
+    if "batch_job_ids" in fields:
+        fields["batch_job_ids"] = tuple(fields["batch_job_ids"])
+    return replace(before, **fields)
+
+
+def move_all(
+    tx: Transaction,
+    guard: Guard,
+    columns: tuple[str, ...],
+    moves: Sequence[tuple[Attempt, Mapping[str, Any]]],
+) -> bool:
+    """Write many attempts as they were read, the same columns of each; False when somebody moved any first.
+
+    The caller must then give up the transaction.
+    """
+    bound = [_bound(before.attempt_id, before.version, values) for before, values in moves]
+    return tx.connection.execute(_update(guard, columns), bound).rowcount == len(moves)
+
+
+def _bound(attempt_id: str, version: int | None, values: Mapping[str, Any]) -> dict[str, Any]:
+    bound = {f"set_{name}": value for name, value in values.items()}
+    return bound | {"guard_id": attempt_id, "guard_version": version}
+
+
 @lru_cache(maxsize=256)
-def _update(guard: Guard, columns: tuple[str, ...]) -> ReturningUpdate[Any]:
+def _update(guard: Guard, columns: tuple[str, ...]) -> sa.Update:
     """Build the statement once for each kind of write: building it costs more than running it."""
     conditions = [ATTEMPT.c.attempt_id == sa.bindparam("guard_id")]
     if guard.version:
@@ -94,19 +125,25 @@ def _update(guard: Guard, columns: tuple[str, ...]) -> ReturningUpdate[Any]:
     if guard.no_job:
         conditions += [ATTEMPT.c.job_id.is_(None), ATTEMPT.c.batch_id.is_(None)]
     values = {name: sa.bindparam(f"set_{name}", type_=ATTEMPT.c[name].type) for name in columns}
-    statement = sa.update(ATTEMPT).where(*conditions).values(version=ATTEMPT.c.version + 1, **values)
-    return statement.returning(*ATTEMPT.c)
+    return sa.update(ATTEMPT).where(*conditions).values(version=ATTEMPT.c.version + 1, **values)
 
 
-def append_event(
-    tx: Transaction,
-    after: Attempt,
-    event: str,
-    before: State | None,
-    detail: str | None,
-) -> None:
-    """Add one row to the history of an attempt that was just written."""
-    values = {
+@lru_cache(maxsize=16)
+def _update_returning(guard: Guard, columns: tuple[str, ...]) -> sa.UpdateBase:
+    return _update(guard, columns).returning(*ATTEMPT.c)
+
+
+def append_events(tx: Transaction, events: Sequence[dict[str, Any]]) -> None:
+    """Add rows to the history, in the transaction that wrote the attempts."""
+    if events:
+        tx.connection.execute(_INSERT_EVENT, events)
+
+
+def event_of(
+    tx: Transaction, after: Attempt, event: str, before: State | None, detail: str | None
+) -> dict[str, Any]:
+    """Return the history row of an attempt that was just written."""
+    return {
         "attempt_id": after.attempt_id,
         "at": tx.now,
         "event": event,
@@ -116,7 +153,6 @@ def append_event(
         "actor": clean(tx.actor, 200),
         "detail": None if detail is None else clean(detail, SHOWN_DETAIL),
     }
-    tx.connection.execute(_INSERT_EVENT, values)
 
 
 def in_seconds(now: datetime, seconds: float | None) -> datetime | None:

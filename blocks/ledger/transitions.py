@@ -4,6 +4,7 @@ The guard carries what the decision was made on. Zero rows means somebody moved 
 refusal then says so.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,10 +19,21 @@ from prefect_media_jobs.blocks.errors import (
     TransitionRefusedError,
 )
 from prefect_media_jobs.blocks.ledger.database import Transaction
-from prefect_media_jobs.blocks.ledger.rows import Guard, append_event, in_seconds, move, read_attempt
+from prefect_media_jobs.blocks.ledger.rows import (
+    Guard,
+    append_events,
+    claim,
+    event_of,
+    in_seconds,
+    move,
+    move_all,
+    moved,
+    read_attempt,
+)
 
 _BEGIN = Guard(frozenset({State.RECORDED}), version=False)
-_ACKNOWLEDGE = Guard(sources_of(Event.ACKNOWLEDGE), version=False, no_job=True)
+_ACKNOWLEDGE = Guard(sources_of(Event.ACKNOWLEDGE), no_job=True)
+_LOOKS = 3
 _FREE = {"leased_by": None, "leased_until": None}
 
 
@@ -35,13 +47,13 @@ def begin(tx: Transaction, attempt_id: str, window_s: float) -> Attempt:
     Writes: one row, one commit.
     """
     values = _FREE | sending_values(tx.now, window_s)
-    after = move(tx, attempt_id, _BEGIN, values)
+    after = claim(tx, attempt_id, _BEGIN, values)
     if after is None:
         current = read_attempt(tx, attempt_id)
         raise TransitionRefusedError(
             f"Attempt {attempt_id} is {current.state}, not recorded, so it must not be sent."
         )
-    append_event(tx, after, Event.BEGIN, State.RECORDED, None)
+    append_events(tx, [event_of(tx, after, Event.BEGIN, State.RECORDED, None)])
     return after
 
 
@@ -64,42 +76,91 @@ def apply(tx: Transaction, attempt: Attempt, change: Change) -> Attempt:
     Raises:
         StaleAttemptError: another writer moved the row after it was read.
         TransitionRefusedError: the table has no such move.
-        ConflictingJobError: the job id belongs to another attempt.
     Writes: one row, one commit.
     """
-    if not allows(change.event, attempt.state, change.to):
-        raise TransitionRefusedError(
-            f"Attempt {attempt.attempt_id} is {attempt.state}; it cannot {change.event} to {change.to}."
-        )
-    guard = Guard(sources_of(change.event))
-    moved = change.to != attempt.state
-    after = move(tx, attempt.attempt_id, guard, _values(tx, change, moved=moved), attempt.version)
+    guard, values = _decided(tx, attempt, change)
+    after = move(tx, attempt, guard, values)
     if after is None:
         current = read_attempt(tx, attempt.attempt_id)
         raise StaleAttemptError(
             f"Attempt {attempt.attempt_id} was read as {attempt.state} (version {attempt.version}) and is "
             f"now {current.state} (version {current.version}); nothing was written."
         )
-    if change.detail is not None or moved:
-        append_event(tx, after, change.event, attempt.state, change.detail)
+    append_events(tx, _history(tx, attempt, change, after))
     return after
 
 
-def acknowledge(tx: Transaction, attempt_id: str, change: Change) -> tuple[Attempt, LedgerError | None]:
+def apply_together(tx: Transaction, decided: Sequence[tuple[Attempt, Change]]) -> list[Attempt]:
+    """Write many decisions with as few statements as there are kinds of them.
+
+    Raises:
+        StaleAttemptError: another writer moved one of the rows; nothing at all may be kept.
+    Writes: one row a decision, one commit for all.
+    """
+    kinds: dict[tuple[Guard, tuple[str, ...]], list[tuple[Attempt, dict[str, Any]]]] = {}
+    written: list[Attempt] = []
+    events: list[dict[str, Any]] = []
+    for attempt, change in decided:
+        guard, values = _decided(tx, attempt, change)
+        kinds.setdefault((guard, tuple(values)), []).append((attempt, values))
+        written.append(moved(attempt, values))
+        events += _history(tx, attempt, change, written[-1])
+    for (guard, columns), moves in kinds.items():
+        if not move_all(tx, guard, columns, moves):
+            raise StaleAttemptError("Another writer moved one of these attempts first.")
+    append_events(tx, events)
+    return written
+
+
+def apply_each(tx: Transaction, decided: Sequence[tuple[Attempt, Change]]) -> list[Attempt | None]:
+    """Write many decisions one by one; None stands for an attempt that somebody moved first.
+
+    Writes: one row a decision, one commit for all.
+    """
+    written: list[Attempt | None] = []
+    for attempt, change in decided:
+        try:
+            written.append(apply(tx, attempt, change))
+        except StaleAttemptError:
+            written.append(None)
+    return written
+
+
+def _decided(tx: Transaction, attempt: Attempt, change: Change) -> tuple[Guard, dict[str, Any]]:
+    """Return the guard and the columns of a decision, if the table has that move."""
+    if not allows(change.event, attempt.state, change.to):
+        raise TransitionRefusedError(
+            f"Attempt {attempt.attempt_id} is {attempt.state}; it cannot {change.event} to {change.to}."
+        )
+    return Guard(sources_of(change.event)), _values(tx, change, changes_state=change.to != attempt.state)
+
+
+def _history(tx: Transaction, before: Attempt, change: Change, after: Attempt) -> list[dict[str, Any]]:
+    """Return the history row of a write; one that moved nothing and learnt nothing new has none."""
+    if change.detail is None and before.state is after.state:
+        return []
+    return [event_of(tx, after, change.event, before.state, change.detail)]
+
+
+def acknowledge(tx: Transaction, before: Attempt, change: Change) -> tuple[Attempt, LedgerError | None]:
     """Write down the id the API answered with; evidence is never dropped, whoever moved the row meanwhile.
 
-    The guard is not a version but that no id is set: only the one sender of the attempt can have this answer.
+    The attempt may have changed since it was read: what counts is that no id is set yet, because only the one
+    sender of the attempt can have this answer.
 
     Returns:
         The attempt, and what the caller must be told after the commit: another id is kept in the history and
         refused.
     Writes: one row, one commit.
     """
-    before = read_attempt(tx, attempt_id)
-    after = move(tx, attempt_id, _ACKNOWLEDGE, _values(tx, change, moved=True))
-    if after is not None:
-        append_event(tx, after, Event.ACKNOWLEDGE, before.state, change.detail)
-        return after, None
+    for _ in range(_LOOKS):
+        after = move(tx, before, _ACKNOWLEDGE, _values(tx, change, changes_state=True))
+        if after is not None:
+            append_events(tx, [event_of(tx, after, Event.ACKNOWLEDGE, before.state, change.detail)])
+            return after, None
+        before = read_attempt(tx, before.attempt_id)
+        if before.state not in sources_of(Event.ACKNOWLEDGE):
+            break
     return _late(tx, before, change)
 
 
@@ -123,20 +184,20 @@ def _late(tx: Transaction, before: Attempt, change: Change) -> tuple[Attempt, Le
         return before, TransitionRefusedError(
             f"Attempt {before.attempt_id} is {before.state}, so no answer to it can exist."
         )
-    after = move(tx, before.attempt_id, Guard(), values, before.version)
+    after = move(tx, before, Guard(), values)
     if after is None:
         return before, StaleAttemptError(f"Attempt {before.attempt_id} was moved at this moment; try again.")
-    append_event(tx, after, Event.LATE_ACKNOWLEDGE, before.state, change.detail)
+    append_events(tx, [event_of(tx, after, Event.LATE_ACKNOWLEDGE, before.state, change.detail)])
     return after, error
 
 
-def _values(tx: Transaction, change: Change, *, moved: bool) -> dict[str, Any]:
+def _values(tx: Transaction, change: Change, *, changes_state: bool) -> dict[str, Any]:
     values: dict[str, Any] = _FREE | {"due_at": in_seconds(tx.now, change.due_in_s)} | _columns(change.facts)
-    if moved:
+    if changes_state:
         values |= {"state": change.to, "changed_at": tx.now}
     if change.event is Event.NOT_SENT:
         values["sent_at"] = None
-    if moved and change.to in {State.SUBMITTED, State.COMPLETED}:
+    if changes_state and change.to in {State.SUBMITTED, State.COMPLETED}:
         values |= {"failures": 0}
     return values
 
