@@ -16,13 +16,14 @@ from prefect_media_jobs.blocks.domain.handoff import Handoff, HandoffState
 from prefect_media_jobs.blocks.ledger import Scope
 from prefect_media_jobs.blocks.media import MediaApi
 from prefect_media_jobs.flows import steps
-from prefect_media_jobs.flows.loading import load_api, load_consumer, load_ledger
+from prefect_media_jobs.flows.loading import load_consumer, opened
 from prefect_media_jobs.flows.naming import page_name
 from prefect_media_jobs.flows.reporting import Line, Report, publish_table, sentence
 from prefect_media_jobs.flows.steps import in_threads
 from prefect_media_jobs.flows.submission import PAGE
 
 TAKEN = frozenset({HandoffState.ACCEPTED, HandoffState.CONSUMED})
+UNTAKEN = "What was refused waits for a person; the rest is offered again under the same key."
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,15 @@ def hand_off_media(
         batch_key: Hand over this batch alone.
         limit: Results handed over at most.
     """
-    book, shop = load_ledger(ledger), load_api(api)
-    receiver = Receiver(consumer, load_consumer(consumer))
     scope = Scope(api=api, batch_key=batch_key)
-    handled = hand_over_due(book, shop, receiver, scope, limit)
+    receiver = Receiver(consumer, load_consumer(consumer))
+    with opened(ledger, api) as (book, shop):
+        handled = hand_over_due(book, shop, receiver, scope, limit)
     lines = tuple(Line(each.attempt_id, each.delivery_key, each.state, None, each.reason) for each in handled)
     report = Report(lines)
     message = f"Handed over to {consumer}: {sentence(report.counts)}."
     open_lines = [each for each in lines if each.state not in TAKEN]
     if open_lines:
         publish_table("media-handoff-open", open_lines, message)
-        return Failed(name="NotAllTaken", message=f"{message} What was not taken is offered again.")
+        return Failed(name="NotAllTaken", message=f"{message} {UNTAKEN}")
     return Completed(message=message, data=report)

@@ -1,5 +1,7 @@
 """From block names to blocks; a name is the one form of a parameter that survives every kind of rerun."""
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import TypeVar
 
 from prefect.blocks.core import Block
@@ -12,6 +14,18 @@ from prefect_media_jobs.blocks.errors import BlockUnusableError, InvalidInputErr
 from prefect_media_jobs.blocks.media import MediaApi
 
 T = TypeVar("T", bound=Block)
+
+
+@contextmanager
+def opened(ledger: str, api: str) -> Iterator[tuple[AttemptLedger, MediaApi]]:
+    """Load both blocks for one flow run, and close their connections at its end.
+
+    Raises:
+        BlockUnusableError: there is no such block.
+        LedgerUnavailableError: the ledger's database cannot be written.
+    """
+    with closing(load_ledger(ledger)) as book, closing(load_api(api)) as shop:
+        yield book, shop
 
 
 def load_ledger(name: str) -> AttemptLedger:
@@ -59,12 +73,12 @@ def _load(kind: type[T], name: str) -> T:
     described, shown = kind.__name__, clean(name, 200)
     try:
         block: object = (Block if "/" in name else kind).load(name)
-    except ValidationError:
+    except (ValidationError, RuntimeError):
         raise BlockUnusableError(
             f"The {described} block {shown!r} does not fit this version; open it in the Prefect UI and "
             "save it again."
         ) from None
-    except (ValueError, RuntimeError):
+    except ValueError:
         raise BlockUnusableError(
             f"There is no {described} block named {shown!r}; run 'media-jobs bootstrap', or create it in the "
             "Prefect UI under Blocks."

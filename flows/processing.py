@@ -13,8 +13,9 @@ from prefect_media_jobs.blocks import MediaRequest
 from prefect_media_jobs.blocks.domain.states import FOR_A_PERSON, TERMINAL
 from prefect_media_jobs.blocks.domain.states import State as AttemptState
 from prefect_media_jobs.blocks.ledger import Scope
-from prefect_media_jobs.flows.handoff import TAKEN, Receiver, hand_over_due
-from prefect_media_jobs.flows.loading import load_consumer
+from prefect_media_jobs.blocks.request import check_requests
+from prefect_media_jobs.flows.handoff import TAKEN, UNTAKEN, Receiver, hand_over_due
+from prefect_media_jobs.flows.loading import load_consumer, opened
 from prefect_media_jobs.flows.naming import requests_name
 from prefect_media_jobs.flows.recovery import Sweep
 from prefect_media_jobs.flows.reporting import Progress, Report, final_state, publish_table, sentence
@@ -48,16 +49,18 @@ def process_media(  # noqa: PLR0917 - the parameters of a flow are its form
         batch_key: Groups these attempts in reports.
         follow_for_s: Seconds after which waiting ends; the jobs go on and recover-media collects them.
     """
+    listed = check_requests(requests)
     receiver = None if consumer is None else Receiver(consumer, load_consumer(consumer))
-    book, shop, attempts, attached = record_and_send(requests, ledger, api, batch_key)
-    ids = sorted({each.attempt_id for each in attempts})
-    sweep = Sweep(book, shop, Scope(api=api, attempt_ids=ids), timedelta(days=1), len(ids))
-    _follow(sweep, receiver, follow_for_s)
-    report = report_on(book, attempts, attached)
+    with opened(ledger, api) as (book, shop):
+        attempts, attached = record_and_send(listed, book, shop, api, batch_key)
+        ids = sorted({each.attempt_id for each in attempts})
+        sweep = Sweep(book, shop, Scope(api=api, attempt_ids=ids), timedelta(days=1), len(ids))
+        _follow(sweep, receiver, follow_for_s)
+        report = report_on(book, attempts, attached)
+        untaken = 0 if receiver is None else _untaken(sweep, receiver)
     publish_table("media-processing", report.lines, f"Processed: {sentence(report.counts)}.")
-    untaken = 0 if receiver is None else _untaken(sweep, receiver)
     if untaken:
-        message = f"{sentence(report.counts)}. {untaken} not taken by {consumer}; they are offered again."
+        message = f"{sentence(report.counts)}. {untaken} not taken by {consumer}. {UNTAKEN}"
         return Failed(name="NotAllTaken", message=message)
     return final_state(report, TERMINAL)
 

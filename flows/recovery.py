@@ -22,7 +22,7 @@ from prefect_media_jobs.blocks.errors import LookupIncompleteError, MediaApiErro
 from prefect_media_jobs.blocks.ledger import Scope
 from prefect_media_jobs.blocks.media import MediaApi
 from prefect_media_jobs.flows import steps
-from prefect_media_jobs.flows.loading import load_api, load_ledger
+from prefect_media_jobs.flows.loading import opened
 from prefect_media_jobs.flows.naming import page_name
 from prefect_media_jobs.flows.reconciliation import reconcile_page
 from prefect_media_jobs.flows.reporting import SHOWN_ROWS, Line, Report, line, logger, publish_table, sentence
@@ -200,10 +200,10 @@ def recover_media(
             for a person.
         batch_key: Sweep this batch alone.
     """
-    book, shop = load_ledger(ledger), load_api(api)
     scope = Scope(api=api, batch_key=batch_key)
-    tally = Sweep(book, shop, scope, timedelta(hours=send_within_h), limit).run()
-    return _close(book, scope, tally)
+    with opened(ledger, api) as (book, shop):
+        tally = Sweep(book, shop, scope, timedelta(hours=send_within_h), limit).run()
+        return _close(book, scope, tally)
 
 
 def _close(ledger: AttemptLedger, scope: Scope, tally: Tally) -> State[Report]:

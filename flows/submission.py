@@ -17,7 +17,7 @@ from prefect_media_jobs.blocks.ledger import Scope
 from prefect_media_jobs.blocks.media import MediaApi
 from prefect_media_jobs.blocks.request import check_requests
 from prefect_media_jobs.flows import steps
-from prefect_media_jobs.flows.loading import load_api, load_ledger
+from prefect_media_jobs.flows.loading import opened
 from prefect_media_jobs.flows.naming import page_name, requests_name
 from prefect_media_jobs.flows.reporting import (
     Progress,
@@ -74,24 +74,28 @@ def submit_recorded(ledger: AttemptLedger, api: MediaApi, attempts: Sequence[Att
 
 
 def record_and_send(
-    requests: Sequence[MediaRequest], ledger: str, api: str, batch_key: str | None
-) -> tuple[AttemptLedger, MediaApi, list[Attempt], int]:
-    """Check everything, record everything, send what is new.
+    requests: Sequence[MediaRequest],
+    ledger: AttemptLedger,
+    api: MediaApi,
+    api_name: str,
+    batch_key: str | None,
+) -> tuple[list[Attempt], int]:
+    """Record everything, then send what is new.
 
+    Args:
+        api_name: Name of the block, by which the ledger knows the API.
     Returns:
-        The two blocks, the attempts as they were recorded, and how many existed before.
+        The attempts as they were recorded, and how many existed before.
     """
-    listed = check_requests(requests)
-    book, shop = load_ledger(ledger), load_api(api)
-    shop.check()
-    before = book.now()
-    attempts = book.record_attempts(listed, batch_key, api=api)
+    api.check()
+    before = ledger.now()
+    attempts = ledger.record_attempts(requests, batch_key, api=api_name)
     attached = sum(each.changed_at < before for each in attempts)
     logger().info(
-        "%s items, %s of them known already; the ledger is %s.", len(attempts), attached, book.place
+        "%s items, %s of them known already; the ledger is %s.", len(attempts), attached, ledger.place
     )
-    submit_recorded(book, shop, attempts)
-    return book, shop, attempts, attached
+    submit_recorded(ledger, api, attempts)
+    return attempts, attached
 
 
 @flow(name="submit-media", flow_run_name=requests_name("submit"), retries=0, persist_result=False)
@@ -111,8 +115,10 @@ def submit_media(
         api: Name of the media API block.
         batch_key: Groups these attempts in reports.
     """
-    book, _, attempts, attached = record_and_send(requests, ledger, api, batch_key)
-    report = report_on(book, attempts, attached)
+    listed = check_requests(requests)
+    with opened(ledger, api) as (book, shop):
+        attempts, attached = record_and_send(listed, book, shop, api, batch_key)
+        report = report_on(book, attempts, attached)
     publish_table("media-submission", report.lines, f"Submitted: {sentence(report.counts)}.")
     return final_state(report, BOUGHT)
 

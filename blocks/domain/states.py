@@ -141,6 +141,9 @@ OBSERVATIONS: Mapping[Event, frozenset[State]] = {
 CLOSED = frozenset({_S.REJECTED, _S.SUPERSEDED, _S.ABANDONED})
 """States that do not count: another attempt for the same request may be made."""
 
+CLOSED_BY_DECISION = frozenset({_S.SUPERSEDED, _S.ABANDONED})
+"""States an attempt is put in whatever it was before; the ledger keeps which state that was."""
+
 LIVE = frozenset(State) - CLOSED
 """States of which a request may have one attempt at most; the database enforces it."""
 

@@ -20,7 +20,13 @@ from prefect_media_jobs.blocks.domain.handoff import Handoff, HandoffChange
 from prefect_media_jobs.blocks.domain.outcomes import Accepted
 from prefect_media_jobs.blocks.domain.redaction import clean
 from prefect_media_jobs.blocks.domain.states import Event, State
-from prefect_media_jobs.blocks.errors import ConflictingJobError, InvalidInputError, StaleAttemptError
+from prefect_media_jobs.blocks.errors import (
+    ConflictingJobError,
+    InvalidInputError,
+    LedgerError,
+    StaleAttemptError,
+    TransitionRefusedError,
+)
 from prefect_media_jobs.blocks.ledger import handoffs, queries, recording, schema, transitions
 from prefect_media_jobs.blocks.ledger.database import Database, Transaction, file_url, parse_url, shown_url
 from prefect_media_jobs.blocks.ledger.queries import LedgerSummary, Scope
@@ -331,8 +337,13 @@ class AttemptLedger(Block):
             raise error
         return after
 
-    def _conflict(self, attempt_id: str, change: Change) -> ConflictingJobError:
-        job_id = change.facts.get("job_id", "")
+    def _conflict(self, attempt_id: str, change: Change) -> LedgerError:
+        """Give a refusal of the database's rules its name."""
+        job_id = change.facts.get("job_id")
+        if job_id is None:
+            return TransitionRefusedError(
+                f"The rules of the ledger do not allow to {change.event} attempt {attempt_id} like this."
+            )
         api = self.read(attempt_id).api
         owner = self.owners_of(api, [job_id]).get(job_id, "another attempt")
         return ConflictingJobError(

@@ -46,7 +46,7 @@ def read_attempt(tx: Transaction, attempt_id: str) -> Attempt:
     Raises:
         AttemptNotFoundError: there is none with this id.
     """
-    row = tx.connection.execute(_READ, {"guard_id": attempt_id}).mappings().first()
+    row = tx.connection.execute(_READ, {"guard_id": clean(attempt_id, SHOWN_DETAIL)}).mappings().first()
     if row is None:
         raise AttemptNotFoundError(f"The ledger has no attempt {clean(attempt_id)!r}.")
     return to_attempt(row)

@@ -11,7 +11,7 @@ from typing import Any
 from prefect_media_jobs.blocks.domain.attempt import Attempt
 from prefect_media_jobs.blocks.domain.decisions import Change, Facts
 from prefect_media_jobs.blocks.domain.redaction import clean
-from prefect_media_jobs.blocks.domain.states import Event, State, allows, sources_of
+from prefect_media_jobs.blocks.domain.states import CLOSED_BY_DECISION, Event, State, allows, sources_of
 from prefect_media_jobs.blocks.errors import (
     ConflictingJobError,
     LedgerError,
@@ -132,7 +132,10 @@ def _decided(tx: Transaction, attempt: Attempt, change: Change) -> tuple[Guard, 
         raise TransitionRefusedError(
             f"Attempt {attempt.attempt_id} is {attempt.state}; it cannot {change.event} to {change.to}."
         )
-    return Guard(sources_of(change.event)), _values(tx, change, changes_state=change.to != attempt.state)
+    values = _values(tx, change, changes_state=change.to != attempt.state)
+    if change.to in CLOSED_BY_DECISION:
+        values["closed_from"] = attempt.state
+    return Guard(sources_of(change.event)), values
 
 
 def _history(tx: Transaction, before: Attempt, change: Change, after: Attempt) -> list[dict[str, Any]]:

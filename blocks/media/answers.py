@@ -71,7 +71,7 @@ class Answer:
     def retry_after_s(self) -> float | None:
         """Return how long the API asks to wait, by the API's own clock where it tells it."""
         now = datetime.now(UTC)
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):
             told = parsedate_to_datetime(self.headers.get("date", ""))
             now = told.replace(tzinfo=told.tzinfo or UTC)
         return parse_retry_after(self.headers.get("retry-after"), now)
@@ -81,7 +81,7 @@ class Answer:
         text = self.body.decode("utf-8", "replace")
         try:
             told = self.json()
-        except ValueError:
+        except (ValueError, OverflowError):
             return hide(text) or "no reason given"
         if isinstance(told, dict):
             parts = [_plain(told.get(name)) for name in ("error", "message", "detail")]
@@ -93,7 +93,7 @@ class Answer:
     def excerpt(self, hide: Hider) -> str:
         """Return the beginning of the body, fit to be shown and stored."""
         text = self.body.decode("utf-8", "replace")
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):
             text = json.dumps(self.json(), ensure_ascii=False)
         kind = self.headers.get("content-type", "").split(";")[0] or "no content type"
         return f"{kind}, {hide(text)}" if text.strip() else "empty body"
