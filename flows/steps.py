@@ -4,11 +4,13 @@ No step calls another; they meet in the ledger. None of them knows Prefect, so n
 the answer of the API and the commit of the ledger.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache
 from typing import TypeVar
 
 from prefect_media_jobs.blocks import AttemptLedger
@@ -70,13 +72,21 @@ def in_threads(work: Callable[[In], Out], items: Iterable[In], width: int) -> li
     When one raises or the process is told to stop, what has not begun is not begun, and what is on its way is
     waited for, so that its answer reaches the ledger.
     """
-    with ThreadPoolExecutor(max_workers=width) as pool:
-        futures = [pool.submit(work, item) for item in items]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    pool = _pool(os.getpid(), width)
+    futures = [pool.submit(work, item) for item in items]
+    try:
+        return [future.result() for future in futures]
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        wait(futures)
+        raise
+
+
+@cache
+def _pool(process: int, width: int) -> ThreadPoolExecutor:
+    """Return the threads of this process; starting new ones for each page costs more than a question does."""
+    return ThreadPoolExecutor(max_workers=width, thread_name_prefix=f"media-jobs-{process}")
 
 
 def submit(ledger: AttemptLedger, api: MediaApi, attempt_id: str) -> Stepped:

@@ -48,7 +48,7 @@ class Asker:
         headers = {"Accept": "application/json", "x-api-key": self.api_key}
         try:
             client = self.clients.here().ask
-            request = exact_request(client, f"{self.base_url}{path}", headers, timeout)
+            request = exact_request(f"{self.base_url}{path}", headers, timeout)
             with answered(client, request) as response:
                 answer = read_answer(response, self.cap_bytes, deadline)
         except HTTP_ERRORS as error:

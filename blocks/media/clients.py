@@ -4,7 +4,6 @@ import os
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from urllib.parse import quote
 
 import httpx
@@ -41,18 +40,42 @@ class ExactUrl(httpx.URL):
         return shown_source(super().__str__())
 
 
-def exact_request(
-    client: httpx.Client, url: str, headers: dict[str, str], timeout: httpx.Timeout
-) -> httpx.Request:
+def exact_request(url: str, headers: dict[str, str], timeout: httpx.Timeout) -> httpx.Request:
     """Build a GET for exactly this address.
 
     Raises:
         httpx.InvalidURL, ValueError: the text is not an address.
     """
     exact = ExactUrl(url)
-    request = client.build_request("GET", exact, headers=headers, timeout=timeout)
+    # Not by the client: it would take the address apart and put it together again, twice.
+    request = httpx.Request(
+        "GET", exact, headers=_HEADERS | headers, extensions={"timeout": timeout.as_dict()}
+    )
     request.url = exact
     return request
+
+
+class _NoCookies(httpx.Cookies):
+    """Keeps none, and does not even look for them."""
+
+    def extract_cookies(self, response: httpx.Response) -> None:
+        """Leave the answer's cookies alone."""
+
+
+class _Client(httpx.Client):
+    """A client without a memory for cookies."""
+
+    @property
+    def cookies(self) -> httpx.Cookies:
+        """No cookies."""
+        return _NO_COOKIES
+
+    @cookies.setter
+    def cookies(self, _: object) -> None:
+        raise AttributeError("this client keeps no cookies")
+
+
+_NO_COOKIES = _NoCookies()
 
 
 @dataclass(frozen=True)
@@ -112,12 +135,10 @@ def _make_set() -> _Set:
 
 
 def _client(context: ssl.SSLContext, limits: httpx.Limits) -> httpx.Client:
-    no_cookies = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
-    return httpx.Client(
+    return _Client(
         verify=context,
         limits=limits,
         headers=_HEADERS,
-        cookies=no_cookies,
         follow_redirects=False,
         http1=True,
         http2=False,

@@ -57,7 +57,7 @@ class Peek:
         # This client never sees the API key, and neither does a host it is redirected to.
         client = self.clients.here().store
         # The rest of the file is not wanted: a server may ignore the range and send all of it.
-        with answered(client, exact_request(client, url, _RANGE, timeout)) as response:
+        with answered(client, exact_request(url, _RANGE, timeout)) as response:
             if response.status_code in _REDIRECTS and (target := response.headers.get("location")):
                 return CouldNotAsk("redirected"), target
             head, ended = _first_bytes(response, deadline)
