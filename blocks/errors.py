@@ -15,6 +15,7 @@ misconfiguration or a bug::
     └── LedgerError
         ├── LedgerUnavailableError            the database cannot be opened, read or written
         ├── SchemaVersionError                the database was made by another version
+        ├── UnknownLedgerError                the database is not the one that was used before
         ├── AttemptNotFoundError              no attempt, or no delivery, has this key
         ├── LiveAttemptError                  this request already has an attempt that counts
         ├── ConflictingJobError               a job id is set already, or belongs to another attempt
@@ -77,6 +78,10 @@ class LedgerUnavailableError(LedgerError):
 
 class SchemaVersionError(LedgerError):
     """The ledger's database has a schema this version cannot work with."""
+
+
+class UnknownLedgerError(LedgerError):
+    """The ledger is not the one its block has used before, so it may have been emptied or exchanged."""
 
 
 class AttemptNotFoundError(LedgerError):

@@ -18,7 +18,7 @@ from prefect_media_jobs import blocks
 from prefect_media_jobs.blocks import AttemptLedger, TornadoApi
 from prefect_media_jobs.blocks.domain.redaction import clean, shown_source
 from prefect_media_jobs.blocks.errors import BlockUnusableError, InvalidInputError
-from prefect_media_jobs.blocks.ledger.database import parse_url
+from prefect_media_jobs.blocks.ledger.locating import parse_url
 
 T = TypeVar("T", bound=Block)
 
@@ -62,6 +62,7 @@ def bootstrap(
     api_url: str | None = None,
     api_key: str | SecretStr | None = None,
     ask_key: Callable[[], str] | None = None,
+    accept_ledger: bool = False,
 ) -> Bootstrapped:
     """Save both blocks, create or upgrade the ledger, and register the block types.
 
@@ -72,6 +73,7 @@ def bootstrap(
         ledger: Name of the ledger block.
         api: Name of the media API block.
         ask_key: Asks a person for the API key, if there is none.
+        accept_ledger: Accept that the ledger is not the one the block has used before.
     Raises:
         InvalidInputError: a value cannot be used, or there is no API key; nothing was saved.
         LedgerUnavailableError: the ledger cannot be created; nothing was saved.
@@ -83,6 +85,8 @@ def bootstrap(
     key = _given(api_key.get_secret_value() if isinstance(api_key, SecretStr) else api_key, API_KEY_VARIABLE)
     shop = _api_block(old_shop, _given(api_url, API_URL_VARIABLE), key, ask_key)
     book.upgrade()
+    if book.identity is None or accept_ledger:
+        book.identity = book.find_identity()
     with reaching_prefect():
         saved = _save(book, old_book, ledger, book.place), _save(shop, old_shop, api, shop.base_url)
         _register_the_rest()
@@ -165,9 +169,13 @@ def _given(value: str | None, variable: str) -> str | None:
 
 
 def _ledger_block(old: AttemptLedger | None, url: str | None) -> AttemptLedger:
-    if url:
-        return ledger_at(url)
-    return AttemptLedger() if old is None else old
+    if old is None:
+        return ledger_at(url) if url else AttemptLedger()
+    if not url:
+        return old
+    book = ledger_at(url)
+    # The same place keeps the identity it was known by; another place is a person's choice.
+    return book.model_copy(update={"identity": old.identity}) if book.url == old.url else book
 
 
 def _api_block(

@@ -121,6 +121,7 @@ def bootstrap(
     url: str | None = None,
     api: str = "media-api",
     api_url: str | None = None,
+    accept_ledger: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Save the two blocks the flows use, and create the ledger; safe to repeat.
 
@@ -131,11 +132,20 @@ def bootstrap(
         url: Where the ledger is kept. Left out: MEDIA_JOBS_LEDGER_URL, else what the block says.
         api: Name of the media API block.
         api_url: Where the media API is. Left out: MEDIA_JOBS_API_URL, else what the block says.
+        accept_ledger: Accept that the ledger is not the one the block has used before. What it does not know
+            may then be bought again.
     """
     from prefect_media_jobs.deployments import bootstrap as saving
 
     ask_key = saving.hidden_prompt if sys.stdin.isatty() else None
-    done = saving.bootstrap(ledger=ledger, api=api, ledger_url=url, api_url=api_url, ask_key=ask_key)
+    done = saving.bootstrap(
+        ledger=ledger,
+        api=api,
+        ledger_url=url,
+        api_url=api_url,
+        ask_key=ask_key,
+        accept_ledger=accept_ledger,
+    )
     _say(done.ledger)
     _say(done.api)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prefect_media_jobs.blocks.errors import BlockUnusableError, InvalidInputError, LedgerUnavailableError
 from prefect_media_jobs.blocks.ledger import AttemptLedger
-from prefect_media_jobs.blocks.ledger.database import parse_url
+from prefect_media_jobs.blocks.ledger.locating import parse_url
 from prefect_media_jobs.blocks.ledger.schema import HEAD, VERSION_TABLE
 from prefect_media_jobs.deployments.bootstrap import LEDGER, LEDGER_URL_VARIABLE, ledger_at, saved_block
 

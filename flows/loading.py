@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from prefect_media_jobs.blocks import AttemptLedger, CallableConsumer, TornadoApi
 from prefect_media_jobs.blocks.consumers import Consumer
 from prefect_media_jobs.blocks.domain.redaction import clean
-from prefect_media_jobs.blocks.errors import BlockUnusableError, InvalidInputError
+from prefect_media_jobs.blocks.errors import BlockUnusableError, InvalidInputError, UnknownLedgerError
 from prefect_media_jobs.blocks.media import MediaApi
 
 T = TypeVar("T", bound=Block)
@@ -26,6 +26,25 @@ def opened(ledger: str, api: str) -> Iterator[tuple[AttemptLedger, MediaApi]]:
     """
     with closing(load_ledger(ledger)) as book, closing(load_api(api)) as shop:
         yield book, shop
+
+
+def require_known_ledger(ledger: AttemptLedger, name: str) -> None:
+    """Refuse to buy into a ledger that is not the one this block has used before.
+
+    An emptied ledger would buy everything again. The first use of a block notes the identity.
+
+    Raises:
+        UnknownLedgerError: it is another one; nothing was sent.
+    """
+    found = ledger.find_identity()
+    if ledger.identity is None:
+        ledger.identity = found
+        ledger.save(name, overwrite=True)
+    elif ledger.identity != found:
+        raise UnknownLedgerError(
+            f"The ledger at {ledger.place} is not the one that block {clean(name, 200)!r} has used before, so "
+            "everything might be bought again; restore it, or run 'media-jobs bootstrap --accept-ledger'."
+        )
 
 
 def load_ledger(name: str) -> AttemptLedger:

@@ -15,7 +15,7 @@ from prefect_media_jobs.blocks.domain.states import State as AttemptState
 from prefect_media_jobs.blocks.ledger import Scope
 from prefect_media_jobs.blocks.request import check_requests
 from prefect_media_jobs.flows.handoff import TAKEN, UNTAKEN, Receiver, hand_over_due
-from prefect_media_jobs.flows.loading import load_consumer, opened
+from prefect_media_jobs.flows.loading import load_consumer, opened, require_known_ledger
 from prefect_media_jobs.flows.naming import requests_name
 from prefect_media_jobs.flows.recovery import Sweep
 from prefect_media_jobs.flows.reporting import Progress, Report, final_state, publish_table, sentence
@@ -52,6 +52,7 @@ def process_media(  # noqa: PLR0917 - the parameters of a flow are its form
     listed = check_requests(requests)
     receiver = None if consumer is None else Receiver(consumer, load_consumer(consumer))
     with opened(ledger, api) as (book, shop):
+        require_known_ledger(book, ledger)
         attempts, attached = record_and_send(listed, book, shop, api, batch_key)
         ids = sorted({each.attempt_id for each in attempts})
         sweep = Sweep(book, shop, Scope(api=api, attempt_ids=ids), timedelta(days=1), len(ids))

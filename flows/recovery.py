@@ -126,6 +126,7 @@ class Sweep:
 
     def run(self) -> Tally:
         """Send what never left, find what is uncertain, ask about what runs, look at what is finished."""
+        self.tally.notes += self.ledger.take_kept_answers()
         self._submit()
         self._stage(Action.RECONCILE, reconcile_page)
         self._stage(Action.LOOKUP, self._look_up)

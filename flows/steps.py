@@ -34,7 +34,7 @@ from prefect_media_jobs.blocks.domain.outcomes import (
     JobList,
     Unknown,
 )
-from prefect_media_jobs.blocks.domain.states import State
+from prefect_media_jobs.blocks.domain.states import Event, State
 from prefect_media_jobs.blocks.errors import (
     ConflictingJobError,
     LedgerUnavailableError,
@@ -244,11 +244,20 @@ def _write_answer(ledger: AttemptLedger, attempt: Attempt, change: Change) -> St
             return Stepped(attempt.attempt_id, None)
         except LedgerUnavailableError as error:
             if time.monotonic() >= give_up_at:
-                raise LedgerUnavailableError(
-                    f"Attempt {attempt.attempt_id} was answered with {change.detail}, which could not be "
-                    f"written. {error}"
-                ) from None
+                raise LedgerUnavailableError(_keep(ledger, attempt, change, error)) from None
             time.sleep(0.5)
+
+
+def _keep(ledger: AttemptLedger, attempt: Attempt, change: Change, error: LedgerUnavailableError) -> str:
+    """Keep an answer where a person and the next sweep find it, and tell where."""
+    answered = f"Attempt {attempt.attempt_id} was answered ({change.detail}), which could not be written."
+    if change.event is not Event.ACKNOWLEDGE:
+        return f"{answered} {error}"
+    try:
+        path = ledger.keep_answer(attempt, change)
+    except OSError as trouble:
+        return f"{answered} It could not be kept in a file either ({trouble.strerror}). {error}"
+    return f"{answered} It is kept at {path}, and the next recover-media writes it down. {error}"
 
 
 def _uninterrupted_s() -> float:

@@ -17,7 +17,7 @@ from prefect_media_jobs.blocks.ledger import Scope
 from prefect_media_jobs.blocks.media import MediaApi
 from prefect_media_jobs.blocks.request import check_requests
 from prefect_media_jobs.flows import steps
-from prefect_media_jobs.flows.loading import opened
+from prefect_media_jobs.flows.loading import opened, require_known_ledger
 from prefect_media_jobs.flows.naming import page_name, requests_name
 from prefect_media_jobs.flows.reporting import (
     Progress,
@@ -117,6 +117,7 @@ def submit_media(
     """
     listed = check_requests(requests)
     with opened(ledger, api) as (book, shop):
+        require_known_ledger(book, ledger)
         attempts, attached = record_and_send(listed, book, shop, api, batch_key)
         report = report_on(book, attempts, attached)
     publish_table("media-submission", report.lines, f"Submitted: {sentence(report.counts)}.")

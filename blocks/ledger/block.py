@@ -8,7 +8,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import ClassVar, TypeVar
+from uuid import uuid4
 
+import sqlalchemy as sa
 from prefect.blocks.core import Block
 from prefect.settings import get_current_settings
 from pydantic import ConfigDict, Field, HttpUrl, PrivateAttr, SecretStr, field_validator
@@ -24,14 +26,18 @@ from prefect_media_jobs.blocks.errors import (
     ConflictingJobError,
     InvalidInputError,
     LedgerError,
+    LedgerUnavailableError,
     StaleAttemptError,
     TransitionRefusedError,
 )
 from prefect_media_jobs.blocks.ledger import handoffs, queries, recording, schema, transitions
-from prefect_media_jobs.blocks.ledger.database import Database, Transaction, file_url, parse_url, shown_url
+from prefect_media_jobs.blocks.ledger.database import Database, Transaction
+from prefect_media_jobs.blocks.ledger.locating import file_url, parse_url, shown_url
 from prefect_media_jobs.blocks.ledger.queries import LedgerSummary, Scope
 from prefect_media_jobs.blocks.ledger.recording import Asked
 from prefect_media_jobs.blocks.ledger.rows import read_attempt
+from prefect_media_jobs.blocks.ledger.spool import Spool
+from prefect_media_jobs.blocks.ledger.tables import IDENTITY
 from prefect_media_jobs.blocks.request import MediaRequest, check_requests
 
 T = TypeVar("T")
@@ -82,6 +88,11 @@ class AttemptLedger(Block):
         description="SQLite file (sqlite:////path/to/file.db) or PostgreSQL (postgresql+psycopg://...).",
     )
 
+    identity: str | None = Field(
+        default=None,
+        description="Identity of the database this block has used; another one stops submissions.",
+    )
+
     _database: Database | None = PrivateAttr(default=None)
 
     @field_validator("url")
@@ -113,6 +124,41 @@ class AttemptLedger(Block):
             LedgerUnavailableError: it cannot; the sentence names the place and what to do.
         """
         self._write(lambda _: None)
+
+    def find_identity(self) -> str:
+        """Return the identity of the database, which an emptied or exchanged one does not share."""
+        return self._read(lambda tx: str(tx.connection.execute(sa.select(IDENTITY.c.identity)).scalar_one()))
+
+    def keep_answer(self, attempt: Attempt, change: Change) -> Path:
+        """Keep an answer that the ledger cannot take now, in a file beside the worker.
+
+        Raises:
+            OSError: it cannot be kept there either.
+        """
+        return self._spool().keep(attempt.attempt_id, change.facts)
+
+    def take_kept_answers(self) -> list[str]:
+        """Write down the answers that were kept in files on this machine while the ledger was away.
+
+        Returns:
+            One sentence for each.
+        Writes: one row an answer, one commit each.
+        """
+        spool, told = self._spool(), []
+        for kept in spool.kept():
+            change = Change(
+                Event.ACKNOWLEDGE, State.SUBMITTED, kept.facts, 0.0, "kept while the ledger was away"
+            )
+            try:
+                self._acknowledge(self.read(kept.attempt_id), change)
+            except LedgerUnavailableError:
+                raise
+            except LedgerError as error:
+                told.append(f"An answer kept for {kept.attempt_id} is at {spool.set_aside(kept)}: {error}")
+            else:
+                spool.done(kept)
+                told.append(f"The answer kept for {kept.attempt_id} is in the ledger now.")
+        return told
 
     def record_attempts(
         self, requests: Iterable[MediaRequest], batch_key: str | None = None, *, api: str = DEFAULT_API
@@ -149,11 +195,17 @@ class AttemptLedger(Block):
             TransitionRefusedError: the attempt is not ``recorded``, so it must not be sent.
         Writes: one row, one commit.
         """
-        window_s = window.total_seconds()
+        window_s, claim_id = window.total_seconds(), f"claim {uuid4().hex[:12]}"
         if isinstance(what, str):
-            return self._write(lambda tx: transitions.begin(tx, what, window_s))
+            return self._write(
+                lambda tx: transitions.begin(tx, what, window_s, claim_id),
+                kept=lambda tx: transitions.begun(tx, what, claim_id),
+            )
         asked = Asked(clean(api, 200), None if batch_key is None else clean(batch_key, 200))
-        return self._racing(lambda tx: recording.begin_new(tx, what, asked, window_s))
+        return self._racing(
+            lambda tx: recording.begin_new(tx, what, asked, window_s, claim_id),
+            kept=lambda tx: recording.begun_new(tx, what, claim_id),
+        )
 
     def remember_job(self, attempt_id: str, job_id: str) -> Attempt:
         """Commit the job id the API answered with; the same id again is fine.
@@ -186,7 +238,11 @@ class AttemptLedger(Block):
         if change.event is Event.ACKNOWLEDGE:
             return self._acknowledge(attempt, change)
         try:
-            return self._write(lambda tx: transitions.apply(tx, attempt, change), actor)
+            return self._write(
+                lambda tx: transitions.apply(tx, attempt, change),
+                actor,
+                kept=lambda tx: transitions.applied(tx, attempt, change),
+            )
         except IntegrityError:
             raise self._conflict(attempt.attempt_id, change) from None
 
@@ -350,15 +406,25 @@ class AttemptLedger(Block):
             f"Job {clean(job_id, 100)} belongs to {owner}; attempt {attempt_id} cannot have it as well."
         )
 
-    def _racing(self, work: Callable[[Transaction], T]) -> T:
+    def _spool(self) -> Spool:
+        return Spool(Path(get_current_settings().home), self.place)
+
+    def _racing(
+        self, work: Callable[[Transaction], T], kept: Callable[[Transaction], T | None] | None = None
+    ) -> T:
         """Run a write that inserts; when another writer inserts the same at this moment, look again."""
         for _ in range(_RACES - 1):
             with contextlib.suppress(IntegrityError):
-                return self._write(work)
-        return self._write(work)
+                return self._write(work, kept=kept)
+        return self._write(work, kept=kept)
 
-    def _write(self, work: Callable[[Transaction], T], actor: str | None = None) -> T:
-        return self._open().write(work, actor)
+    def _write(
+        self,
+        work: Callable[[Transaction], T],
+        actor: str | None = None,
+        kept: Callable[[Transaction], T | None] | None = None,
+    ) -> T:
+        return self._open().write(work, actor, kept)
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
         return self._open().read(work)

@@ -13,59 +13,34 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, NoSuchModuleError, OperationalError
 
-from prefect_media_jobs.blocks.errors import InvalidInputError, LedgerUnavailableError
+from prefect_media_jobs.blocks.errors import (
+    LedgerUnavailableError,
+    LiveAttemptError,
+    StaleAttemptError,
+    TransitionRefusedError,
+)
+from prefect_media_jobs.blocks.ledger.locating import (
+    create_private_file,
+    refuse_network_file_system,
+    shown_url,
+)
 from prefect_media_jobs.blocks.ledger.turns import Ticket, Turns
 
 T = TypeVar("T")
 _HOST = socket.gethostname()
 BUSY_S = 30.0
 """How long a writer waits for its turn in SQLite, in seconds."""
+PATIENCE_S = 30.0
+"""How long trouble of a server that may pass is waited for, in seconds."""
+PAUSE_S = 0.5
+CONNECT_S = 10
+_PASSING = frozenset({"25006", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03"})
+"""What a PostgreSQL server answers while it restarts, hands over, or is short of connections.
 
-_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-_USABLE = frozenset({*_DRIVERS.values(), "sqlite+pysqlite"})
-
-
-def parse_url(text: str) -> sa.URL:
-    """Read a ledger URL; the path of a SQLite file becomes absolute.
-
-    Raises:
-        InvalidInputError: it is not the URL of a SQLite file or a PostgreSQL database.
-    """
-    try:
-        url = sa.make_url(text)
-    except (ArgumentError, ValueError):
-        raise InvalidInputError(
-            "The ledger URL cannot be read; give sqlite:////path/to/file.db or "
-            "postgresql+psycopg://user:password@host/database."
-        ) from None
-    backend = url.get_backend_name()
-    if backend not in _DRIVERS:
-        raise InvalidInputError(
-            f"The ledger cannot be kept in {backend!r}; use sqlite or postgresql+psycopg."
-        )
-    if "+" not in url.drivername:
-        url = url.set(drivername=_DRIVERS[backend])
-    if url.drivername not in _USABLE:
-        raise InvalidInputError(f"The ledger cannot use {url.drivername!r}; give {_DRIVERS[backend]}.")
-    if backend != "sqlite":
-        return url
-    if not url.database or url.database == ":memory:" or url.query.get("mode") == "memory":
-        raise InvalidInputError("The ledger must outlive the process; give the path of a SQLite file.")
-    return url.set(database=str(Path(url.database).expanduser().absolute()))
-
-
-def file_url(path: Path) -> str:
-    """Return the URL of a SQLite file, whatever characters its path has."""
-    return sa.URL.create("sqlite", database=str(path)).render_as_string()
-
-
-def shown_url(url: sa.URL) -> str:
-    """Return the ledger's place as it may be shown: without password and options."""
-    if url.get_backend_name() == "sqlite":
-        return str(url.database)
-    return url.set(query={}).render_as_string(hide_password=True)
+Source: PostgreSQL documentation, appendix A, error codes.
+"""
 
 
 def this_process() -> str:
@@ -110,7 +85,9 @@ class Database:
 
     def _create(self) -> sa.Engine:
         if self.sqlite:
-            _create_private_file(Path(str(self.url.database)))
+            path = Path(str(self.url.database))
+            refuse_network_file_system(path)
+            create_private_file(path)
             engine = sa.create_engine(
                 self.url,
                 hide_parameters=True,
@@ -122,19 +99,36 @@ class Database:
             sa.event.listen(engine, "begin", _begin_sqlite)
             return engine
         try:
-            return sa.create_engine(self.url, hide_parameters=True, pool_pre_ping=True, pool_size=16)
+            return sa.create_engine(
+                self.url,
+                hide_parameters=True,
+                pool_pre_ping=True,
+                pool_size=16,
+                # Prepared statements stay with one connection, which a transaction pooler does not keep.
+                connect_args={"prepare_threshold": None, "connect_timeout": CONNECT_S},
+            )
         except (ModuleNotFoundError, NoSuchModuleError):
             raise LedgerUnavailableError(
                 "PostgreSQL needs the psycopg driver; install prefect-media-jobs[postgres]."
             ) from None
 
-    def write(self, work: Callable[[Transaction], T], actor: str | None = None) -> T:
+    def write(
+        self,
+        work: Callable[[Transaction], T],
+        actor: str | None = None,
+        kept: Callable[[Transaction], T | None] | None = None,
+    ) -> T:
         """Run ``work`` in one transaction that holds the write lock from its start, and commit it.
+
+        Trouble that passes (a server that restarts, is read-only for a while, or ends connections) is waited
+        for, and the whole transaction is run again. When the answer to a commit is lost, running the work
+        again tells whether it was kept: if so, it is refused, and ``kept`` tells whether that was our own.
 
         Args:
             actor: Who writes; left out, this process.
+            kept: Returns what the work would have returned, if the database has it; None if it has not.
         Raises:
-            LedgerUnavailableError: the database cannot be written; nothing of ``work`` is kept.
+            LedgerUnavailableError: the database cannot be written.
         """
         by = actor or this_process()
 
@@ -145,13 +139,36 @@ class Database:
             if self._turns is not None:
                 result: T = self._turns.run(run)
                 return result
-            with self._writer.begin() as connection:
-                return run(connection)
+            return self._persist(run, kept)
 
     def _commit(self, tickets: Sequence[Ticket]) -> None:
         with self._writer.begin() as connection:
             for ticket in tickets:
                 ticket.result = ticket.work(connection)
+
+    def _persist(
+        self, run: Callable[[sa.Connection], T], kept: Callable[[Transaction], T | None] | None
+    ) -> T:
+        give_up_at, lost = monotonic() + PATIENCE_S, False
+        while True:
+            committing = False
+            try:
+                with self._writer.connect() as connection:
+                    transaction = connection.begin()
+                    result = run(connection)
+                    committing = True
+                    transaction.commit()
+                    return result
+            except (StaleAttemptError, TransitionRefusedError, LiveAttemptError):
+                ours = self.read(kept) if lost and kept is not None else None
+                if ours is None:
+                    raise
+                return ours
+            except DBAPIError as error:
+                lost = lost or (committing and error.connection_invalidated)
+                if not _passes(error) or monotonic() > give_up_at:
+                    raise
+            sleep(PAUSE_S)
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run ``work`` on one consistent view of the database."""
@@ -193,16 +210,12 @@ class Database:
         return f"The ledger at {self.place} cannot be used ({text}); {advice}."
 
 
-def _create_private_file(path: Path) -> None:
-    """Create the file readable by its owner alone; SQLite gives its side files the same mode."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise LedgerUnavailableError(
-            f"The ledger at {path} cannot be opened for writing ({error.strerror}); "
-            "give a file in a folder that can be written."
-        ) from None
+def _passes(error: DBAPIError) -> bool:
+    """Tell whether trouble of a server may pass by itself."""
+    state: str | None = getattr(error.orig, "sqlstate", None)
+    if state is None:
+        return error.connection_invalidated or isinstance(error, OperationalError)
+    return state in _PASSING or state.startswith("08")
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - the driver's connection

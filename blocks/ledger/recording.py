@@ -13,7 +13,7 @@ from prefect_media_jobs.blocks.errors import InvalidInputError, LiveAttemptError
 from prefect_media_jobs.blocks.ledger.database import Transaction
 from prefect_media_jobs.blocks.ledger.rows import Guard, append_events, event_of, move, read_pairs, to_attempt
 from prefect_media_jobs.blocks.ledger.tables import ATTEMPT, EVENT
-from prefect_media_jobs.blocks.ledger.transitions import sending_values
+from prefect_media_jobs.blocks.ledger.transitions import begun, sending_values
 from prefect_media_jobs.blocks.request import MediaRequest
 
 _CHUNK = 400
@@ -43,6 +43,14 @@ class Asked:
     batch_key: str | None
 
 
+@dataclass(frozen=True)
+class Begun:
+    """How an attempt is inserted straight into ``sending``."""
+
+    values: dict[str, Any]
+    claim_id: str
+
+
 def record(tx: Transaction, requests: Sequence[MediaRequest], asked: Asked) -> list[Attempt]:
     """Record each request that has no attempt yet, and return one attempt a request, in order.
 
@@ -63,8 +71,13 @@ def record(tx: Transaction, requests: Sequence[MediaRequest], asked: Asked) -> l
     return [standing[request.request_key] for request in requests]
 
 
-def begin_new(tx: Transaction, request: MediaRequest, asked: Asked, window_s: float) -> Attempt:
+def begin_new(
+    tx: Transaction, request: MediaRequest, asked: Asked, window_s: float, claim_id: str
+) -> Attempt:
     """Insert an attempt straight into ``sending``.
+
+    Args:
+        claim_id: Names this one claim in the history, so that it can be told from any other.
 
     Raises:
         LiveAttemptError: the request has an attempt that counts; nothing must be sent.
@@ -77,8 +90,15 @@ def begin_new(tx: Transaction, request: MediaRequest, asked: Asked, window_s: fl
             f"Item {request.item_key!r} already has attempt {current.attempt_id} ({current.state}); "
             "nothing must be sent. To buy the same again on purpose, give the request a new edition."
         )
-    (attempt,) = _insert(tx, [request], standing, asked, sending_values(tx.now, window_s))
+    begun = Begun(sending_values(tx.now, window_s), claim_id)
+    (attempt,) = _insert(tx, [request], standing, asked, begun)
     return attempt
+
+
+def begun_new(tx: Transaction, request: MediaRequest, claim_id: str) -> Attempt | None:
+    """Return the attempt of a request if this claim is what began it."""
+    current = _standing(tx, [request.request_key]).get(request.request_key)
+    return None if current is None else begun(tx, current.attempt_id, claim_id)
 
 
 def _may_follow(last: Attempt) -> Grounds | None:
@@ -119,12 +139,12 @@ def _insert(
     requests: Sequence[MediaRequest],
     standing: Mapping[str, Attempt],
     asked: Asked,
-    sending: Mapping[str, Any] | None = None,
+    sent: Begun | None = None,
 ) -> list[Attempt]:
     if not requests:
         return []
     names = _name(tx, requests)
-    event = Event.RECORD if sending is None else Event.BEGIN
+    event = Event.RECORD if sent is None else Event.BEGIN
     rows = []
     for request, name in zip(requests, names, strict=True):
         last = standing.get(request.request_key)
@@ -132,9 +152,9 @@ def _insert(
         if last is not None:
             _close(tx, last, name)
         replaced = {"grounds": grounds, "replaces": last.attempt_id if last is not None else None}
-        rows.append(_row(tx, request, name, asked) | replaced | dict(sending or {}))
+        rows.append(_row(tx, request, name, asked) | replaced | ({} if sent is None else sent.values))
     tx.connection.execute(sa.insert(ATTEMPT), rows)
-    tx.connection.execute(sa.insert(EVENT), [_first_event(tx, row, event) for row in rows])
+    tx.connection.execute(sa.insert(EVENT), [_first_event(tx, row, event, sent) for row in rows])
     return [Attempt(**row | {"batch_job_ids": ()}) for row in rows]
 
 
@@ -238,7 +258,9 @@ def _row(tx: Transaction, request: MediaRequest, attempt_id: str, asked: Asked) 
     }
 
 
-def _first_event(tx: Transaction, row: Mapping[str, Any], event: Event) -> dict[str, Any]:
+def _first_event(tx: Transaction, row: Mapping[str, Any], event: Event, sent: Begun | None) -> dict[str, Any]:
+    told = [] if sent is None else [sent.claim_id]
+    told += [] if row["replaces"] is None else [f"replaces {row['replaces']}: {row['grounds']}"]
     return {
         "attempt_id": row["attempt_id"],
         "at": row["changed_at"],
@@ -247,7 +269,7 @@ def _first_event(tx: Transaction, row: Mapping[str, Any], event: Event) -> dict[
         "to_state": row["state"],
         "version": row["version"],
         "actor": tx.actor,
-        "detail": None if row["replaces"] is None else f"replaces {row['replaces']}: {row['grounds']}",
+        "detail": "; ".join(told) or None,
     }
 
 

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from prefect_media_jobs.blocks.errors import SchemaVersionError
 from prefect_media_jobs.blocks.ledger.database import Database, Transaction
 
-HEAD = "0001"
+HEAD = "0002"
 """The migration this version works with; a test holds it against the migrations folder."""
 
 VERSION_TABLE = "media_jobs_version"

@@ -221,7 +221,16 @@ class HandoffRow(LedgerTable, table=True):
     due_at: datetime | None = Field(default=None, sa_column=sa.Column(UtcDateTime))
 
 
+class IdentityRow(LedgerTable, table=True):
+    """One row that tells this ledger from any other, made with its schema."""
+
+    __tablename__ = "ledger_identity"
+
+    identity: str = Field(primary_key=True, max_length=36)
+
+
 METADATA = LedgerTable.metadata
 ATTEMPT: sa.Table = METADATA.tables["attempt"]
 EVENT: sa.Table = METADATA.tables["attempt_event"]
 HANDOFF: sa.Table = METADATA.tables["handoff"]
+IDENTITY: sa.Table = METADATA.tables["ledger_identity"]

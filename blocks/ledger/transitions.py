@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import sqlalchemy as sa
+
 from prefect_media_jobs.blocks.domain.attempt import Attempt
 from prefect_media_jobs.blocks.domain.decisions import Change, Facts
 from prefect_media_jobs.blocks.domain.redaction import clean
@@ -30,6 +32,7 @@ from prefect_media_jobs.blocks.ledger.rows import (
     moved,
     read_attempt,
 )
+from prefect_media_jobs.blocks.ledger.tables import EVENT
 
 _BEGIN = Guard(frozenset({State.RECORDED}), version=False)
 _ACKNOWLEDGE = Guard(sources_of(Event.ACKNOWLEDGE), no_job=True)
@@ -37,11 +40,12 @@ _LOOKS = 3
 _FREE = {"leased_by": None, "leased_until": None}
 
 
-def begin(tx: Transaction, attempt_id: str, window_s: float) -> Attempt:
+def begin(tx: Transaction, attempt_id: str, window_s: float, claim_id: str) -> Attempt:
     """Claim a recorded attempt for sending; of several callers one wins.
 
     Args:
         window_s: How long the sender may be sending, in seconds.
+        claim_id: Names this one claim in the history, so that it can be told from any other.
     Raises:
         TransitionRefusedError: the attempt is not ``recorded``, so it must not be sent.
     Writes: one row, one commit.
@@ -53,8 +57,33 @@ def begin(tx: Transaction, attempt_id: str, window_s: float) -> Attempt:
         raise TransitionRefusedError(
             f"Attempt {attempt_id} is {current.state}, not recorded, so it must not be sent."
         )
-    append_events(tx, [event_of(tx, after, Event.BEGIN, State.RECORDED, None)])
+    append_events(tx, [event_of(tx, after, Event.BEGIN, State.RECORDED, claim_id)])
     return after
+
+
+def begun(tx: Transaction, attempt_id: str, claim_id: str) -> Attempt | None:
+    """Return the attempt if this claim is what began it; None when the database does not have the claim."""
+    query = sa.select(EVENT.c.version).where(
+        EVENT.c.attempt_id == attempt_id,
+        EVENT.c.event == Event.BEGIN,
+        EVENT.c.detail.startswith(claim_id, autoescape=True),
+    )
+    has_claim = tx.connection.execute(query).first() is not None
+    return read_attempt(tx, attempt_id) if has_claim else None
+
+
+def applied(tx: Transaction, before: Attempt, change: Change) -> Attempt | None:
+    """Return the attempt if this very decision is what moved it on; None when it is not."""
+    current = read_attempt(tx, before.attempt_id)
+    if (current.version, current.state) != (before.version + 1, change.to):
+        return None
+    if not _history(tx, before, change, current):
+        return current
+    query = sa.select(EVENT.c.actor, EVENT.c.event).where(
+        EVENT.c.attempt_id == before.attempt_id, EVENT.c.version == current.version
+    )
+    row = tx.connection.execute(query).first()
+    return current if row is not None and tuple(row) == (clean(tx.actor, 200), change.event) else None
 
 
 def sending_values(now: datetime, window_s: float) -> dict[str, Any]:

@@ -71,11 +71,13 @@ class Row:
     twin: bool = False
     due: bool = True
     leased: bool = False
+    closed_from: str = ""
     events: list[str] = field(default_factory=list)
 
     def write(self, event: str, state: str, *, due: bool) -> None:
         """Move the row as one guarded write does."""
         self.events.append(event)
+        self.closed_from = self.state
         self.state, self.version, self.due, self.leased = state, self.version + 1, due, False
 
 
@@ -114,7 +116,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def follow(self, item: str, event: str, state: str) -> str:
         """Add an attempt of an item to the model, closing the refused one it replaces."""
         last = self.standing(item)
-        if last is not None:
+        if last is not None and self.rows[last].state != "abandoned":
             self.rows[last].write("supersede", "superseded", due=False)
         number = sum(row.item == item for row in self.rows.values()) + 1
         key = f"{item}-attempt-{number}"
@@ -124,7 +126,11 @@ class LedgerMachine(RuleBasedStateMachine):
     def may_follow(self, item: str) -> bool:
         """Tell whether a new attempt of an item may be made without a person."""
         last = self.standing(item)
-        return last is None or (self.rows[last].state == "rejected" and not self.rows[last].twin)
+        if last is None:
+            return True
+        row = self.rows[last]
+        never_bought = row.state == "abandoned" and row.closed_from in {"recorded", "rejected"}
+        return (row.state == "rejected" or never_bought) and not row.twin
 
     @initialize(target=snapshots)
     def first(self) -> Attempt:

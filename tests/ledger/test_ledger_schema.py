@@ -11,7 +11,8 @@ from pydantic import SecretStr
 from prefect_media_jobs.blocks import AttemptLedger
 from prefect_media_jobs.blocks.errors import SchemaVersionError
 from prefect_media_jobs.blocks.ledger import schema
-from prefect_media_jobs.blocks.ledger.database import Database, parse_url
+from prefect_media_jobs.blocks.ledger.database import Database
+from prefect_media_jobs.blocks.ledger.locating import parse_url
 from prefect_media_jobs.blocks.ledger.tables import METADATA
 from tests.support.attempts import a_request
 from tests.support.ledgers import Sql
@@ -52,7 +53,7 @@ def test_the_migrations_make_the_tables(ledger_url: str, tmp_path: Path) -> None
     engine = sa.create_engine(created_url, poolclass=sa.pool.NullPool)
     METADATA.create_all(engine)
     expected, migrated = described(created_url), described(ledger_url)
-    assert set(expected) == {"attempt", "attempt_event", "handoff"} == set(migrated)
+    assert set(expected) == {"attempt", "attempt_event", "handoff", "ledger_identity"} == set(migrated)
     for table, parts in expected.items():
         for part, value in parts.items():
             assert value == migrated[table][part], (table, part)

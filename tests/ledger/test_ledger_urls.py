@@ -9,7 +9,7 @@ from pydantic import SecretStr, ValidationError
 
 from prefect_media_jobs.blocks import AttemptLedger
 from prefect_media_jobs.blocks.errors import InvalidInputError, LedgerUnavailableError
-from prefect_media_jobs.blocks.ledger.database import parse_url
+from prefect_media_jobs.blocks.ledger.locating import parse_url
 
 POSTGRES = "postgresql://ledger:canary@localhost:1/ledger?application_name=canary"
 
