@@ -42,7 +42,7 @@ def require_known_ledger(ledger: AttemptLedger, name: str) -> None:
         ledger.save(name, overwrite=True)
     elif ledger.identity != found:
         raise UnknownLedgerError(
-            f"The ledger at {ledger.place} is not the one that block {clean(name, 200)!r} has used before. It "
+            f"The ledger at {ledger.place} is not the one block {clean(name, 200)!r} has used before. It "
             "might buy everything again; restore it, or run 'media-jobs bootstrap --accept-ledger'."
         )
 
