@@ -42,8 +42,17 @@ def parse_url(text: str) -> sa.URL:
 
 
 def file_url(path: Path) -> str:
-    """Return the URL of a SQLite file, whatever characters its path has."""
-    return sa.URL.create("sqlite", database=str(path)).render_as_string()
+    """Return the URL of a SQLite file.
+
+    Raises:
+        InvalidInputError: the path has characters that a URL cannot hold with this version of SQLAlchemy.
+    """
+    text = sa.URL.create("sqlite", database=str(path)).render_as_string()
+    if sa.make_url(text).database != str(path):
+        raise InvalidInputError(
+            f"The path {path} has characters that a database URL cannot hold; keep the ledger elsewhere."
+        )
+    return text
 
 
 def shown_url(url: sa.URL) -> str:
