@@ -60,16 +60,23 @@ def sandbox(*, chosen: SandboxChoice = _TRYING) -> None:
 
 
 @app.command
-def status(*, where: LedgerChoice = _USUAL, batch: str | None = None, json: bool = False) -> None:
+def status(
+    *, where: LedgerChoice = _USUAL, batch: str | None = None, claims: bool = False, json: bool = False
+) -> None:
     """Show how a ledger stands: attempts and handoffs by state, and what waits for a person.
 
     Args:
         batch: Count this batch alone.
+        claims: Show instead which worker holds which attempt, and until when.
         json: Print JSON and nothing else.
     """
+    from prefect_media_jobs.blocks.ledger import Scope
     from prefect_media_jobs.deployments import cli_ledger, cli_show
 
     with cli_ledger.reading(where.ledger, where.url) as book:
+        if claims:
+            cli_show.claims(book.place, book.held_now(Scope(batch_key=batch)), as_json=json)
+            return
         cli_show.status(book.place, batch, book.summary(batch), as_json=json)
 
 

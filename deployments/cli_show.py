@@ -74,6 +74,21 @@ def status(place: str, batch: str | None, summary: LedgerSummary, *, as_json: bo
         _line(console, f"oldest open: asked for at {_shown(summary.oldest_open)}")
 
 
+def claims(place: str, held: Sequence[Attempt], *, as_json: bool) -> None:
+    """Show which worker holds which attempt, and until when."""
+    rows = [(each.attempt_id, each.state, each.leased_by, each.leased_until) for each in held]
+    if as_json:
+        names = ("attempt_id", "state", "leased_by", "leased_until")
+        _print_json({"ledger": place, "claims": [dict(zip(names, row, strict=True)) for row in rows]})
+        return
+    console = _console()
+    _line(console, f"Ledger {place}")
+    if not rows:
+        _line(console, "Nobody holds anything.")
+        return
+    console.print(_table(("attempt", "state", "held by", "until"), rows))
+
+
 def plan(place: str, actions: Sequence[PlannedAction], *, as_json: bool) -> None:
     """Show what open attempts need next."""
     if as_json:

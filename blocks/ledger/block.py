@@ -310,6 +310,10 @@ class AttemptLedger(Block):
         """Return those of the claimed attempts that nobody has written since."""
         return self._read(lambda tx: queries.still_held(tx, claimed))
 
+    def held_now(self, scope: Scope = EVERYTHING) -> list[Attempt]:
+        """Return the attempts somebody has a lease on now: who holds what until when."""
+        return self._read(lambda tx: queries.held_now(tx, scope))
+
     def read(self, attempt_id: str) -> Attempt:
         """Read one attempt.
 

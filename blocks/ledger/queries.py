@@ -151,6 +151,16 @@ def still_held(tx: Transaction, claimed: Sequence[Attempt]) -> list[Attempt]:
     return [attempt for attempt in claimed if versions.get(attempt.attempt_id) == attempt.version]
 
 
+def held_now(tx: Transaction, scope: Scope) -> list[Attempt]:
+    """Return the attempts somebody has a lease on, the longest-held first."""
+    query = (
+        sa.select(ATTEMPT)
+        .where(ATTEMPT.c.leased_until > tx.now, ATTEMPT.c.due_at.is_not(None), *scope.where(tx))
+        .order_by(ATTEMPT.c.leased_until, ATTEMPT.c.attempt_id)
+    )
+    return [to_attempt(row) for row in tx.connection.execute(query).mappings()]
+
+
 def next_due(tx: Transaction, scope: Scope, states: Iterable[State]) -> datetime | None:
     """Return when the next of these attempts is due; None when none is due by itself."""
     query = sa.select(sa.func.min(ATTEMPT.c.due_at)).where(
