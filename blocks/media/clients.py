@@ -10,7 +10,7 @@ import httpx
 
 from prefect_media_jobs.blocks.domain.redaction import shown_source
 
-_HEADERS = {"User-Agent": "prefect-media-jobs", "Accept-Encoding": "identity"}
+HEADERS = {"User-Agent": "prefect-media-jobs", "Accept-Encoding": "identity"}
 _SENDABLE = "".join(map(chr, range(0x21, 0x7F)))
 _FRESH = httpx.Limits(max_connections=None, max_keepalive_connections=0)
 _KEPT = httpx.Limits(max_connections=None, max_keepalive_connections=32)
@@ -49,7 +49,7 @@ def exact_request(url: str, headers: dict[str, str], timeout: httpx.Timeout) -> 
     exact = ExactUrl(url)
     # Not by the client: it would take the address apart and put it together again, twice.
     request = httpx.Request(
-        "GET", exact, headers=_HEADERS | headers, extensions={"timeout": timeout.as_dict()}
+        "GET", exact, headers=HEADERS | headers, extensions={"timeout": timeout.as_dict()}
     )
     request.url = exact
     return request
@@ -138,7 +138,7 @@ def _client(context: ssl.SSLContext, limits: httpx.Limits) -> httpx.Client:
     return _Client(
         verify=context,
         limits=limits,
-        headers=_HEADERS,
+        headers=HEADERS,
         follow_redirects=False,
         http1=True,
         http2=False,

@@ -10,7 +10,7 @@ import httpx
 from prefect_media_jobs.blocks.domain.attempt import Attempt
 from prefect_media_jobs.blocks.domain.outcomes import NotSent, SubmitOutcome, Unknown
 from prefect_media_jobs.blocks.media.answers import answered, read_answer
-from prefect_media_jobs.blocks.media.clients import Clients
+from prefect_media_jobs.blocks.media.clients import HEADERS, Clients
 from prefect_media_jobs.blocks.media.hiding import Hider
 from prefect_media_jobs.blocks.media.wire import read_submission
 
@@ -78,7 +78,7 @@ class Submission:
         deadline = monotonic() + self.connect_timeout_s + self.timeout_s
         try:
             client = self.clients.here().send
-            with answered(client, self._request(client, attempt, gate)) as response:
+            with answered(client, self._request(attempt, gate)) as response:
                 answer = read_answer(response, self.cap_bytes, deadline)
             return read_submission(answer, self.job_id_field, hide)
         except _TooLateError:
@@ -89,15 +89,17 @@ class Submission:
                 return Unknown(f"The request may have arrived: {told}")
             return NotSent(f"Nothing was sent: {told}")
 
-    def _request(self, client: httpx.Client, attempt: Attempt, gate: _Gate) -> httpx.Request:
+    def _request(self, attempt: Attempt, gate: _Gate) -> httpx.Request:
         body = {**attempt.settings, "url": attempt.source}
         # The file name is what an orphan can be recognised by.
         body["filename"] = body.get("filename") or attempt.attempt_id
-        return client.build_request(
+        # Not by the client: it would merge the address and the headers anew for every request.
+        return httpx.Request(
             "POST",
             self.url,
             content=json.dumps(body, allow_nan=False).encode(),
             headers={
+                **HEADERS,
                 "Content-Type": "application/json",
                 "Accept": "application/json",
                 # A connection that is used once cannot be one that the other side has just closed.
@@ -105,6 +107,8 @@ class Submission:
                 "x-api-key": self.api_key,
                 "x-idempotency-key": attempt.attempt_id,
             },
-            timeout=httpx.Timeout(self.timeout_s, connect=self.connect_timeout_s),
-            extensions={"trace": gate},
+            extensions={
+                "trace": gate,
+                "timeout": httpx.Timeout(self.timeout_s, connect=self.connect_timeout_s).as_dict(),
+            },
         )
