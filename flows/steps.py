@@ -34,6 +34,7 @@ from prefect_media_jobs.blocks.domain.outcomes import (
     JobList,
     Unknown,
 )
+from prefect_media_jobs.blocks.domain.redaction import clean
 from prefect_media_jobs.blocks.domain.states import Event, State
 from prefect_media_jobs.blocks.errors import (
     ConflictingJobError,
@@ -250,7 +251,8 @@ def _write_answer(ledger: AttemptLedger, attempt: Attempt, change: Change) -> St
 
 def _keep(ledger: AttemptLedger, attempt: Attempt, change: Change, error: LedgerUnavailableError) -> str:
     """Keep an answer where a person and the next sweep find it, and tell where."""
-    answered = f"Attempt {attempt.attempt_id} was answered ({change.detail}), which could not be written."
+    told = clean(change.detail or change.event, 200)
+    answered = f"Attempt {attempt.attempt_id} was answered ({told}), which could not be written."
     if change.event is not Event.ACKNOWLEDGE:
         return f"{answered} {error}"
     try:

@@ -2,9 +2,9 @@
 
     uv run python tests/bench/run.py [--rounds 5] [--items 1000]
 
-Throughput: submitting and sweeping at 16 in flight against a stub that answers at once; the pages are those of
-the flows, run without a Prefect server. Memory: a sweep over 20,000 open attempts against one over 1,000, each
-in a process of its own.
+Throughput: submitting and sweeping at 16 in flight against a stub that answers at once; the pages are those
+of the flows, run without a Prefect server. Memory: a sweep over 20,000 open attempts against one over 1,000,
+each in a process of its own.
 """
 
 import argparse

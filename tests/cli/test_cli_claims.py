@@ -10,7 +10,7 @@ from tests.cli.conftest import Shown
 
 
 def test_status_shows_who_holds_what_until_when(run: Callable[..., Shown], tmp_path: Path) -> None:
-    """``status --claims`` names each leased attempt, its holder and the end of the lease, and nothing else."""
+    """``status --claims`` names each leased attempt, its holder and the lease's end, and nothing else."""
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     book = AttemptLedger(url=SecretStr(url))
     book.record_attempts([MediaRequest(item_key=key, source="/x") for key in ("a", "b")])
