@@ -68,7 +68,7 @@ def process_media(  # noqa: PLR0917 - the parameters of a flow are its form
 
 def _follow(sweep: Sweep, receiver: Receiver | None, follow_for_s: float) -> None:
     """Sweep over these attempts until none moves by itself any more, or the time is over."""
-    progress = Progress("media-processing", sweep.limit, f"Processing {sweep.limit} attempts.")
+    progress = Progress("media-processing-progress", sweep.limit, f"Processing {sweep.limit} attempts.")
     give_up_at = time.monotonic() + follow_for_s
     while True:
         troubles = len(sweep.tally.notes)

@@ -16,8 +16,6 @@ from pydantic import Field
 from prefect_media_jobs.blocks import AttemptLedger
 from prefect_media_jobs.blocks.domain.attempt import Action, Attempt
 from prefect_media_jobs.blocks.domain.outcomes import CouldNotAsk
-from prefect_media_jobs.blocks.domain.states import FOR_A_PERSON
-from prefect_media_jobs.blocks.domain.states import State as AttemptState
 from prefect_media_jobs.blocks.errors import LookupIncompleteError, MediaApiError
 from prefect_media_jobs.blocks.ledger import Scope
 from prefect_media_jobs.blocks.media import MediaApi
@@ -203,12 +201,13 @@ def recover_media(
     """
     scope = Scope(api=api, batch_key=batch_key)
     with opened(ledger, api) as (book, shop):
-        tally = Sweep(book, shop, scope, timedelta(hours=send_within_h), limit).run()
-        return _close(book, scope, tally)
+        sweep = Sweep(book, shop, scope, timedelta(hours=send_within_h), limit)
+        sweep.run()
+        return _close(sweep)
 
 
-def _close(ledger: AttemptLedger, scope: Scope, tally: Tally) -> State[Report]:
-    waiting = _for_a_person(ledger, scope)
+def _close(sweep: Sweep) -> State[Report]:
+    tally, waiting = sweep.tally, _for_a_person(sweep)
     message = f"Swept: {sentence(dict(tally.reached))}."
     if tally.moved:
         message += f" {tally.moved} moved by another worker."
@@ -220,6 +219,9 @@ def _close(ledger: AttemptLedger, scope: Scope, tally: Tally) -> State[Report]:
     return Completed(message=message, data=Report(tuple(waiting), notes=tuple(tally.notes)))
 
 
-def _for_a_person(ledger: AttemptLedger, scope: Scope) -> list[Line]:
-    waiting = ledger.list_attempts(scope, FOR_A_PERSON | {AttemptState.UNCERTAIN}, SHOWN_ROWS + 1)
-    return [line(attempt) for attempt in waiting]
+def _for_a_person(sweep: Sweep) -> list[Line]:
+    waiting = sweep.ledger.needs_a_person(SHOWN_ROWS + 1, scope=sweep.scope, send_within=sweep.send_within)
+    refused = sweep.ledger.refused_handoffs(sweep.scope)
+    return [line(attempt) for attempt in waiting] + [
+        Line(each.attempt_id, "", "refused by its consumer", each.job_id, each.reason) for each in refused
+    ]

@@ -38,6 +38,7 @@ from prefect_media_jobs.blocks.domain.redaction import clean
 from prefect_media_jobs.blocks.domain.states import Event, State
 from prefect_media_jobs.blocks.errors import (
     ConflictingJobError,
+    LedgerError,
     LedgerUnavailableError,
     StaleAttemptError,
     TransitionRefusedError,
@@ -241,15 +242,16 @@ def _write_answer(ledger: AttemptLedger, attempt: Attempt, change: Change) -> St
             return Stepped(attempt.attempt_id, ledger.apply(attempt, change).state)
         except ConflictingJobError as error:
             change = decide_submission(Unknown(str(error)))
-        except StaleAttemptError:
-            return Stepped(attempt.attempt_id, None)
-        except LedgerUnavailableError as error:
+        except LedgerError as error:
+            evidence = change.event is Event.ACKNOWLEDGE
+            if isinstance(error, StaleAttemptError) and not evidence:
+                return Stepped(attempt.attempt_id, None)
             if time.monotonic() >= give_up_at:
                 raise LedgerUnavailableError(_keep(ledger, attempt, change, error)) from None
             time.sleep(0.5)
 
 
-def _keep(ledger: AttemptLedger, attempt: Attempt, change: Change, error: LedgerUnavailableError) -> str:
+def _keep(ledger: AttemptLedger, attempt: Attempt, change: Change, error: LedgerError) -> str:
     """Keep an answer where a person and the next sweep find it, and tell where."""
     told = clean(change.detail or change.event, 200)
     answered = f"Attempt {attempt.attempt_id} was answered ({told}), which could not be written."

@@ -65,7 +65,7 @@ def submit_recorded(ledger: AttemptLedger, api: MediaApi, attempts: Sequence[Att
     recorded = [each.attempt_id for each in attempts if each.state is AttemptState.RECORDED]
     if not recorded:
         return
-    progress = Progress("media-submission", len(recorded), f"Submitting {len(recorded)} attempts.")
+    progress = Progress("media-submission-progress", len(recorded), f"Submitting {len(recorded)} attempts.")
     done = 0
     for page in pages(recorded):
         submit_page(ledger, api, page)

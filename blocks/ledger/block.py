@@ -331,6 +331,17 @@ class AttemptLedger(Block):
         """Return attempts, oldest first."""
         return self._read(lambda tx: queries.list_attempts(tx, scope, states, limit))
 
+    def needs_a_person(
+        self, limit: int, *, scope: Scope = EVERYTHING, send_within: timedelta = SEND_WITHIN
+    ) -> list[Attempt]:
+        """Return attempts that a person should look at, oldest first."""
+        within_s = send_within.total_seconds()
+        return self._read(lambda tx: queries.needs_a_person(tx, scope, within_s, limit))
+
+    def refused_handoffs(self, scope: Scope = EVERYTHING) -> list[PlannedAction]:
+        """Return the results a consumer refused; a person has to decide about them."""
+        return self._read(lambda tx: queries.refused_handoffs(tx, scope))
+
     def next_due(self, scope: Scope, states: Iterable[State]) -> datetime | None:
         """Return when the next of these attempts is due; None when none is due by itself."""
         return self._read(lambda tx: queries.next_due(tx, scope, states))

@@ -114,10 +114,11 @@ def claim_due(
         .order_by(ATTEMPT.c.due_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
+        .cte("picked")  # evaluated once: a plain subquery may be run again by the plan, locking more rows
     )
     statement = (
         sa.update(ATTEMPT)
-        .where(ATTEMPT.c.attempt_id.in_(picked))
+        .where(ATTEMPT.c.attempt_id.in_(sa.select(picked.c.attempt_id)))
         .values(
             version=ATTEMPT.c.version + 1,
             leased_by=tx.actor,
@@ -219,6 +220,30 @@ def list_attempts(
         conditions.append(ATTEMPT.c.state.in_(sorted(states)))
     query = sa.select(ATTEMPT).where(*conditions).order_by(ATTEMPT.c.asked_at, ATTEMPT.c.attempt_id)
     return [to_attempt(row) for row in tx.connection.execute(query.limit(limit)).mappings()]
+
+
+def needs_a_person(tx: Transaction, scope: Scope, send_within_s: float, limit: int) -> list[Attempt]:
+    """Return attempts that a person should look at, oldest first.
+
+    Those that wait for a decision, are uncertain, came back as a batch, may have a twin, or were recorded too
+    long ago to be sent without asking.
+    """
+    state, earliest = ATTEMPT.c.state, tx.now - timedelta(seconds=send_within_s)
+    query = (
+        sa.select(ATTEMPT)
+        .where(
+            sa.or_(
+                state.in_(sorted(FOR_A_PERSON | {State.UNCERTAIN})),
+                (state == State.SUBMITTED) & ATTEMPT.c.batch_id.is_not(None),
+                (state == State.RECORDED) & (ATTEMPT.c.asked_at < earliest),
+                ATTEMPT.c.twin,
+            ),
+            *scope.where(tx),
+        )
+        .order_by(ATTEMPT.c.asked_at, ATTEMPT.c.attempt_id)
+        .limit(limit)
+    )
+    return [to_attempt(row) for row in tx.connection.execute(query).mappings()]
 
 
 def owners_of(tx: Transaction, api: str, job_ids: Sequence[str]) -> dict[str, str]:

@@ -71,7 +71,7 @@ def test_an_edition_buys_the_same_again_on_purpose(team: Team) -> None:
 def test_a_run_leaves_a_progress_bar_and_a_table(team: Team) -> None:
     """After a submission the Prefect UI shows how far it came and how each item stands."""
     artifacts = artifacts_of(team.submit("episode-1"))
-    assert {("media-submission", "progress"), ("media-submission", "table")} == {
+    assert {("media-submission-progress", "progress"), ("media-submission", "table")} == {
         (artifact.key, artifact.type) for artifact in artifacts
     }
     (table,) = [artifact for artifact in artifacts if artifact.type == "table"]

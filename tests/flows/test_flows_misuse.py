@@ -119,6 +119,18 @@ def test_an_artifact_that_cannot_be_written_costs_nothing(
     assert (team.states(), team.posts()) == (["delivered"], 1)
 
 
+def test_an_emptied_ledger_is_not_bought_into_again(team: Team) -> None:
+    """A ledger that has lost its memory is refused, because everything would be bought again (C87)."""
+    team.submit("episode-1")
+    team.ledger.close()
+    for path in team.path.parent.glob("ledger.db*"):
+        path.unlink()
+    state = team.submit("episode-1")
+    assert state.name == "Failed"
+    assert "buy everything again" in str(state.message)
+    assert (team.states(), team.posts()) == ([], 1)
+
+
 def test_a_block_that_was_deleted_leaves_its_attempts_open(team: Team) -> None:
     """Attempts whose API block is gone wait for it, and go on by their ids once it is back (C120)."""
     team.submit("episode-1")

@@ -10,14 +10,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import alembic.command  # noqa: F401 - imported here once for all workers, which need it for a new ledger
+# Imported here once for all workers, which need it for a new ledger.
+import alembic.command
+import alembic.config  # noqa: F401
 import pytest
 from prefect.utilities.engine import capture_sigterm
 
 from prefect_media_jobs.blocks import AttemptLedger, MediaRequest, TornadoApi
 from prefect_media_jobs.blocks.domain.attempt import Action
 from prefect_media_jobs.blocks.domain.states import State
-from prefect_media_jobs.blocks.ledger import Scope
+from prefect_media_jobs.blocks.ledger import Scope, database
 from prefect_media_jobs.flows import handoff, processing, recovery, steps, submission
 from tests.support import receiving
 from tests.support.certificates import read_none
@@ -42,6 +44,8 @@ def run(order: Order) -> dict[str, Any]:
     os.environ[receiving.LOG] = order["received"]
     ledger, api = AttemptLedger(url=f"sqlite:///{order['ledger']}"), TornadoApi(**order["api"])
     use_blocks(ledger, api)
+    if (patience_s := order.get("patience_s")) is not None:
+        steps.WRITE_PATIENCE_S = database.BUSY_S = patience_s
     if gate := order.get("gate"):
         _announce(order["marks"], "waiting")
         with Path(gate).open() as file:
@@ -99,6 +103,10 @@ def _hand_off(_order: Order, _ledger: AttemptLedger, _api: TornadoApi) -> Any:
     return handoff.hand_off_media.fn(NAMES[0], CONSUMER, NAMES[1])
 
 
+def _take_kept_answers(_order: Order, ledger: AttemptLedger, _api: TornadoApi) -> None:
+    ledger.take_kept_answers()
+
+
 def _recover(order: Order, ledger: AttemptLedger, _api: TornadoApi) -> None:
     """Sweep and hand over, again and again, until nothing changes any more."""
     before = None
@@ -128,6 +136,7 @@ JOBS: dict[str, Callable[[Order, AttemptLedger, TornadoApi], Any]] = {
     "process": _process,
     "send what is recorded": _stage(Action.SUBMIT),
     "reconcile": _stage(Action.RECONCILE),
+    "take kept answers": _take_kept_answers,
     "look up": _stage(Action.LOOKUP),
     "inspect": _stage(Action.INSPECT),
     "hand off": _hand_off,

@@ -145,6 +145,14 @@ class Place:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield path
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the ledger's write lock, as a process that hangs in mid-transaction does."""
+        with closing(sqlite3.connect(self.ledger, timeout=30, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield
+            connection.execute("ROLLBACK")
+
     def marked(self, what: str) -> int:
         """Return how many processes left this mark."""
         return len(list(self.folder.glob(f"{what}-*")))

@@ -63,6 +63,8 @@ class Zygote:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.zygote", self._address],
             cwd=ROOT,
+            # What a worker keeps outside of its ledger is kept here.
+            env=os.environ | {"PREFECT_HOME": str(folder)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
