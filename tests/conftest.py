@@ -1,5 +1,6 @@
-"""The one Prefect server that flow tests share."""
+"""The one Prefect server that flow tests share, and how many crash points were covered."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -38,3 +39,11 @@ def prefect_server() -> Iterator[None]:
             ),
         ):
             yield
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell at how many points the crash tests killed a process."""
+    told = "\n".join(report.capstdout for report in terminalreporter.getreports("passed"))
+    covered = re.findall(r"^.+: killed at (\d+) points", told, re.MULTILINE)
+    if covered:
+        terminalreporter.write_line(f"crash points covered: {sum(map(int, covered))}")
