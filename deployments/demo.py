@@ -115,7 +115,7 @@ def _perform(view: View, demo: World, sandbox: SandboxHandle, ledger: AttemptLed
         attempts = look()
         return len(attempts) == items and sum(each.lookups > 0 for each in attempts) >= items - 1
 
-    view.step("worker 2 runs the same items: it attaches to what exists and sends only the rest")
+    view.step("worker 2 runs the same items: it attaches, and sends only the rest")
     worker = demo.start_worker("process")
     wait_until(under_way, STEP_S, "The jobs were never all under way.")
     demo.kill(worker)
