@@ -453,9 +453,13 @@ class AttemptLedger(Block):
             if self._database is None or self._database.pid != os.getpid():
                 # Connections must not cross a fork, so a child opens its own.
                 database = Database(parse_url(self.url.get_secret_value()))
-                if database.sqlite:
-                    schema.upgrade(database)
-                else:
-                    schema.require_head(database)
+                try:
+                    if database.sqlite:
+                        schema.upgrade(database)
+                    else:
+                        schema.require_head(database)
+                except BaseException:
+                    database.dispose()
+                    raise
                 self._database = database
             return self._database
