@@ -90,6 +90,9 @@ def load_consumer(name: str) -> Consumer:
 
 def _load(kind: type[T], name: str) -> T:
     described, shown = kind.__name__, clean(name, 200)
+    advice = "run 'media-jobs bootstrap', or create it in the Prefect UI under Blocks"
+    if issubclass(kind, Consumer):
+        advice = "write an import path as package.module:function, or create the block in the Prefect UI"
     try:
         block: object = (Block if "/" in name else kind).load(name)
     except (ValidationError, RuntimeError):
@@ -98,10 +101,7 @@ def _load(kind: type[T], name: str) -> T:
             "save it again."
         ) from None
     except ValueError:
-        raise BlockUnusableError(
-            f"There is no {described} block named {shown!r}; run 'media-jobs bootstrap', or create it in the "
-            "Prefect UI under Blocks."
-        ) from None
+        raise BlockUnusableError(f"There is no {described} block named {shown!r}; {advice}.") from None
     if not isinstance(block, kind):
         raise BlockUnusableError(f"The block {shown!r} is no {described}.")
     return block

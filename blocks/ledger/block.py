@@ -46,12 +46,16 @@ SEND_WITHIN = timedelta(hours=24)
 SEND_WINDOW = timedelta(minutes=5)
 LEASE = timedelta(minutes=5)
 EVERYTHING = Scope()
+URL_VARIABLE = "MEDIA_JOBS_LEDGER_URL"
 _RACES = 5
 _OPENING = threading.Lock()
 
 
 def default_url() -> SecretStr:
-    """Return the URL of the default ledger: a SQLite file under the Prefect home folder."""
+    """Return the default ledger's URL: MEDIA_JOBS_LEDGER_URL, else a file under the Prefect home folder."""
+    given = os.environ.get(URL_VARIABLE)
+    if given:
+        return SecretStr(given)
     return SecretStr(file_url(Path(get_current_settings().home).absolute() / "media-ledger.db"))
 
 
@@ -237,11 +241,15 @@ class AttemptLedger(Block):
         """
         if change.event is Event.ACKNOWLEDGE:
             return self._acknowledge(attempt, change)
+        instants: list[datetime] = []
+
+        def work(tx: Transaction) -> Attempt:
+            instants.append(tx.now)
+            return transitions.apply(tx, attempt, change)
+
         try:
             return self._write(
-                lambda tx: transitions.apply(tx, attempt, change),
-                actor,
-                kept=lambda tx: transitions.applied(tx, attempt, change),
+                work, actor, kept=lambda tx: transitions.applied(tx, attempt, change, instants)
             )
         except IntegrityError:
             raise self._conflict(attempt.attempt_id, change) from None
@@ -255,8 +263,19 @@ class AttemptLedger(Block):
             TransitionRefusedError: the table has no such move; nothing is written.
         Writes: one row a decision, one commit for all.
         """
+        instants: list[datetime] = []
+
+        def work(tx: Transaction) -> list[Attempt]:
+            instants.append(tx.now)
+            return transitions.apply_together(tx, decided)
+
+        def kept(tx: Transaction) -> list[Attempt] | None:
+            found = [transitions.applied(tx, attempt, change, instants) for attempt, change in decided]
+            ours = [attempt for attempt in found if attempt is not None]
+            return ours if len(ours) == len(decided) else None
+
         try:
-            return [*self._write(lambda tx: transitions.apply_together(tx, decided))]
+            return [*self._write(work, kept=kept)]
         except StaleAttemptError:
             return self._write(lambda tx: transitions.apply_each(tx, decided))
 

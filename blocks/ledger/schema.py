@@ -38,6 +38,8 @@ def upgrade(database: Database) -> str | None:
 def require_head(database: Database) -> None:
     """Refuse a database that is not at the version this package works with."""
     found = current_version(database)
+    if found is not None and found > HEAD:
+        raise SchemaVersionError(_too_new(database, found))
     if found != HEAD:
         state = "is empty" if found is None else f"has schema {found}"
         raise SchemaVersionError(
@@ -62,11 +64,15 @@ def _migrate(tx: Transaction, database: Database) -> str | None:
     try:
         command.upgrade(config, HEAD)
     except CommandError:
-        raise SchemaVersionError(
-            f"The ledger at {database.place} has schema {found}, which this version does not know; "
-            "upgrade prefect-media-jobs on this machine."
-        ) from None
+        raise SchemaVersionError(_too_new(database, found)) from None
     return found
+
+
+def _too_new(database: Database, found: str | None) -> str:
+    return (
+        f"The ledger at {database.place} has schema {found}, which this version does not know; "
+        "upgrade prefect-media-jobs on this machine."
+    )
 
 
 def _version(tx: Transaction) -> str | None:

@@ -4,7 +4,7 @@ The guard carries what the decision was made on. Zero rows means somebody moved 
 refusal then says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -72,18 +72,25 @@ def begun(tx: Transaction, attempt_id: str, claim_id: str) -> Attempt | None:
     return read_attempt(tx, attempt_id) if has_claim else None
 
 
-def applied(tx: Transaction, before: Attempt, change: Change) -> Attempt | None:
-    """Return the attempt if this very decision is what moved it on; None when it is not."""
+def applied(
+    tx: Transaction, before: Attempt, change: Change, instants: Collection[datetime]
+) -> Attempt | None:
+    """Return the attempt if this very decision is what moved it on; None when that cannot be told.
+
+    Args:
+        instants: When the write was tried; they stand in what it wrote, and in nobody else's writes.
+    """
     current = read_attempt(tx, before.attempt_id)
     if (current.version, current.state) != (before.version + 1, change.to):
         return None
     if not _history(tx, before, change, current):
-        return current
-    query = sa.select(EVENT.c.actor, EVENT.c.event).where(
+        expected = {in_seconds(instant, change.due_in_s) for instant in instants} - {None}
+        return current if current.due_at in expected else None
+    query = sa.select(EVENT.c.at, EVENT.c.event).where(
         EVENT.c.attempt_id == before.attempt_id, EVENT.c.version == current.version
     )
     row = tx.connection.execute(query).first()
-    return current if row is not None and tuple(row) == (clean(tx.actor, 200), change.event) else None
+    return current if row is not None and row[0] in instants and row[1] == change.event else None
 
 
 def sending_values(now: datetime, window_s: float) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class AllowedSources:
         if (path := local_path(url)) is not None:
             if not self._holds(path):
                 raise bad_request(
-                    "The sandbox reads files only from its allowed folders; this file is elsewhere"
+                    "The sandbox reads only files of its allowed folders (--allow-folder); this is elsewhere"
                 )
             return
         try:
