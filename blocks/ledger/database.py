@@ -36,7 +36,8 @@ PATIENCE_S = 30.0
 """How long trouble of a server that may pass is waited for, in seconds."""
 PAUSE_S = 0.5
 CONNECT_S = 10
-_PASSING = frozenset({"25006", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03"})
+_READ_ONLY = "25006"
+_PASSING = frozenset({_READ_ONLY, "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03"})
 """What a PostgreSQL server answers while it restarts, hands over, or is short of connections.
 
 Source: PostgreSQL documentation, appendix A, error codes.
@@ -168,12 +169,23 @@ class Database:
                 lost = lost or (committing and error.connection_invalidated)
                 if not _passes(error) or monotonic() > give_up_at:
                     raise
+                if getattr(error.orig, "sqlstate", None) == _READ_ONLY:
+                    # The server may have been relieved by another one; only new connections lead there.
+                    self.engine.dispose()
             sleep(PAUSE_S)
 
     def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` on one consistent view of the database."""
-        with self._told(), self.engine.connect() as connection:
-            return work(Transaction(connection, self._now(connection), this_process()))
+        """Run ``work`` on the database without writing; trouble that passes is waited for."""
+        give_up_at = monotonic() + PATIENCE_S
+        with self._told():
+            while True:
+                try:
+                    with self.engine.connect() as connection:
+                        return work(Transaction(connection, self._now(connection), this_process()))
+                except DBAPIError as error:
+                    if self.sqlite or not _passes(error) or monotonic() > give_up_at:
+                        raise
+                sleep(PAUSE_S)
 
     def dispose(self) -> None:
         """Close the connections, unless they belong to the process this one was forked from."""
@@ -194,7 +206,7 @@ class Database:
             raise LedgerUnavailableError(self._sentence(error)) from None
         except DBAPIError as error:
             # A file that is no database, or a broken one, is an error without a finer kind.
-            if error.connection_invalidated or type(error) is DatabaseError:
+            if error.connection_invalidated or type(error) is DatabaseError or _passes(error):
                 raise LedgerUnavailableError(self._sentence(error)) from None
             raise
 
