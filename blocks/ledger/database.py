@@ -154,7 +154,7 @@ class Database:
         while True:
             committing = False
             try:
-                with self._writer.connect() as connection:
+                with self._writer.connect() as connection, _leaving_read_only(connection):
                     transaction = connection.begin()
                     result = run(connection)
                     committing = True
@@ -169,9 +169,6 @@ class Database:
                 lost = lost or (committing and error.connection_invalidated)
                 if not _passes(error) or monotonic() > give_up_at:
                     raise
-                if getattr(error.orig, "sqlstate", None) == _READ_ONLY:
-                    # The server may have been relieved by another one; only new connections lead there.
-                    self.engine.dispose()
             sleep(PAUSE_S)
 
     def read(self, work: Callable[[Transaction], T]) -> T:
@@ -220,6 +217,17 @@ class Database:
         elif "not a database" in text or "malformed" in text:
             advice = "give another file, or restore this one"
         return f"The ledger at {self.place} cannot be used ({text}); {advice}."
+
+
+@contextmanager
+def _leaving_read_only(connection: sa.Connection) -> Iterator[None]:
+    """Close a connection to a server that another one has relieved; only a new one leads to that."""
+    try:
+        yield
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) == _READ_ONLY:
+            connection.invalidate()
+        raise
 
 
 def _passes(error: DBAPIError) -> bool:

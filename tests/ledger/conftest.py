@@ -1,52 +1,34 @@
 """A ledger in a real database, a way past it, and other processes that use it too."""
 
-import multiprocessing
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
-from prefect_media_jobs.blocks.ledger import AttemptLedger
 from tests.ledger import ledger_worker
-from tests.support.ledgers import Sql
+from tests.support.ledger_fixtures import (
+    bare_url,
+    databases,
+    empty_file,
+    ledger,
+    ledger_url,
+    made_url,
+    postgres_url,
+    sql,
+)
+from tests.support.processes import PROCESSES
 
-PROCESSES = multiprocessing.get_context("forkserver")
-"""Children of a process that has imported everything and never touched a ledger: quick to start and clean."""
-PROCESSES.set_forkserver_preload([ledger_worker.__name__])
+__all__ = [
+    "bare_url",
+    "databases",
+    "empty_file",
+    "ledger",
+    "ledger_url",
+    "made_url",
+    "postgres_url",
+    "sql",
+]
 ZONES = ("Asia/Kolkata", "America/New_York", "UTC", "Pacific/Chatham")
-
-
-@pytest.fixture(scope="session")
-def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty SQLite ledger that is migrated once and copied for each test."""
-    path = tmp_path_factory.mktemp("ledger") / "empty.db"
-    AttemptLedger(url=SecretStr(f"sqlite:///{path}")).upgrade()
-    return path
-
-
-@pytest.fixture(params=["sqlite"])
-def ledger_url(request: pytest.FixtureRequest, empty_file: Path, tmp_path: Path) -> str:
-    """URL of an empty ledger database that is at its newest schema; one parameter a kind of database."""
-    assert request.param == "sqlite"
-    shutil.copy(empty_file, tmp_path / "ledger.db")
-    return f"sqlite:///{tmp_path / 'ledger.db'}"
-
-
-@pytest.fixture
-def ledger(ledger_url: str) -> Iterator[AttemptLedger]:
-    """An empty ledger."""
-    ledger = AttemptLedger(url=SecretStr(ledger_url))
-    yield ledger
-    ledger.close()
-
-
-@pytest.fixture
-def sql(ledger_url: str) -> Sql:
-    """The ledger's database, past the ledger."""
-    return Sql(ledger_url)
 
 
 class Worker:

@@ -1,11 +1,10 @@
 """The ledger against a model that computes every state and version by itself."""
 
-import atexit
 import shutil
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from hypothesis.stateful import (
     invariant,
     multiple,
     rule,
+    run_state_machine_as_test,
 )
 from pydantic import SecretStr
 
@@ -81,14 +81,8 @@ class Row:
         self.state, self.version, self.due, self.leased = state, self.version + 1, due, False
 
 
-@cache
-def empty_ledger() -> Path:
-    """Return a file that is copied for each run."""
-    folder = Path(tempfile.mkdtemp())
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / "empty.db"
-    AttemptLedger(url=SecretStr(f"sqlite:///{path}")).upgrade()
-    return path
+Lend = Callable[[], AbstractContextManager[str]]
+"""Lends the URL of an empty ledger for one run."""
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -96,11 +90,11 @@ class LedgerMachine(RuleBasedStateMachine):
 
     snapshots: Bundle[Attempt] = Bundle("snapshots")
 
-    def __init__(self) -> None:
+    def __init__(self, lend: Lend) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-        shutil.copy(empty_ledger(), self.folder / "ledger.db")
-        self.ledger = AttemptLedger(url=SecretStr(f"sqlite:///{self.folder / 'ledger.db'}"))
+        self._stack = ExitStack()
+        self.ledger = AttemptLedger(url=SecretStr(self._stack.enter_context(lend())))
+        self._stack.callback(self.ledger.close)
         self.rows: dict[str, Row] = {}
 
     def standing(self, item: str) -> str | None:
@@ -268,20 +262,35 @@ class LedgerMachine(RuleBasedStateMachine):
         }
 
     def teardown(self) -> None:
-        """Compare the histories, and throw the files away."""
-        for key, row in self.rows.items():
-            assert row.events == [event.event for event in self.ledger.history(key)]
-        self.ledger.close()
-        shutil.rmtree(self.folder)
+        """Compare the histories, and give the ledger back."""
+        with self._stack:
+            for key, row in self.rows.items():
+                assert row.events == [event.event for event in self.ledger.history(key)]
 
 
-LedgerMachine.TestCase.settings = settings(
-    max_examples=40,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@contextmanager
+def copied(empty_file: Path, folder: Path) -> Iterator[str]:
+    """Lend a copy of an empty SQLite ledger."""
+    path = folder / "copy.db"
+    shutil.copy(empty_file, path)
+    yield f"sqlite:///{path}"
+    path.unlink()
 
 
-class TestLedgerMachine(LedgerMachine.TestCase):  # type: ignore[valid-type, misc]
+@pytest.mark.parametrize(("kind", "examples"), [("sqlite", 40), ("postgresql", 12)])
+def test_the_ledger_does_what_a_model_computes(
+    kind: str, examples: int, empty_file: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Any sequence of calls, with old snapshots among them, leaves the ledger as the model computes it."""
+    lend: Lend = partial(copied, empty_file, tmp_path)
+    if kind == "postgresql":
+        lend = request.getfixturevalue("databases").ledger
+    run_state_machine_as_test(
+        partial(LedgerMachine, lend),  # type: ignore[arg-type]
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        ),
+    )

@@ -16,6 +16,7 @@ from prefect_media_jobs.blocks.ledger.locating import parse_url
 from prefect_media_jobs.blocks.ledger.tables import METADATA
 from tests.support.attempts import a_request
 from tests.support.ledgers import Sql
+from tests.support.postgres import Databases
 
 MIGRATIONS = Path(schema.__file__).with_name("migrations")
 
@@ -43,21 +44,31 @@ def described(url: str) -> dict[str, Any]:
 
 def index_conditions(url: str) -> set[tuple[Any, ...]]:
     """Return the SQL of each partial index."""
-    rows = Sql(url).run("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql LIKE '%WHERE%'")
-    return {(name, " ".join(text.split())) for name, text in rows}
+    sql = Sql(url)
+    query = (
+        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql LIKE '%WHERE%'"
+        if sql.sqlite
+        else "SELECT indexname, indexdef FROM pg_indexes WHERE indexdef LIKE '%WHERE%'"
+    )
+    return {(name, " ".join(text.split())) for name, text in sql.run(query)}
 
 
-def test_the_migrations_make_the_tables(ledger_url: str, tmp_path: Path) -> None:
+def made(url: str) -> AttemptLedger:
+    """Return the ledger that was just made in a bare database."""
+    ledger = AttemptLedger(url=SecretStr(url))
+    ledger.upgrade()
+    return ledger
+
+
+def test_the_migrations_make_the_tables(bare_url: str, made_url: str) -> None:
     """A migrated database has the columns, keys, checks, uniques, indexes and links of the tables in code."""
-    created_url = f"sqlite:///{tmp_path / 'created.db'}"
-    engine = sa.create_engine(created_url, poolclass=sa.pool.NullPool)
-    METADATA.create_all(engine)
-    expected, migrated = described(created_url), described(ledger_url)
-    assert set(expected) == {"attempt", "attempt_event", "handoff", "ledger_identity"} == set(migrated)
+    METADATA.create_all(sa.create_engine(bare_url, poolclass=sa.pool.NullPool))
+    expected, migrated = described(bare_url), described(made_url)
+    assert set(METADATA.tables) == set(expected) == set(migrated)
     for table, parts in expected.items():
         for part, value in parts.items():
             assert value == migrated[table][part], (table, part)
-    assert index_conditions(created_url) == index_conditions(ledger_url) != set()
+    assert index_conditions(bare_url) == index_conditions(made_url) != set()
 
 
 def test_every_rule_has_a_name(ledger_url: str) -> None:
@@ -73,27 +84,26 @@ def test_the_head_is_the_newest_migration() -> None:
     assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [schema.HEAD]
 
 
-def test_an_upgrade_may_be_repeated(tmp_path: Path) -> None:
+def test_an_upgrade_may_be_repeated(bare_url: str) -> None:
     """The first upgrade makes the schema, each further one finds it and changes nothing."""
-    ledger = AttemptLedger(url=SecretStr(f"sqlite:///{tmp_path / 'ledger.db'}"))
+    ledger = AttemptLedger(url=SecretStr(bare_url))
     assert ledger.upgrade() is None
     ledger.record_attempts([a_request()])
-    before = Sql(ledger.url.get_secret_value()).dump()
+    before = Sql(bare_url).dump()
     assert [ledger.upgrade() for _ in range(3)] == [schema.HEAD] * 3
-    assert Sql(ledger.url.get_secret_value()).dump() == before
+    assert Sql(bare_url).dump() == before
     ledger.close()
 
 
-def test_an_upgrade_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_an_upgrade_that_fails_leaves_nothing(bare_url: str) -> None:
     """A migration that stops half-way is rolled back whole, and the next one starts from the beginning."""
-    url = f"sqlite:///{tmp_path / 'ledger.db'}"
-    sql = Sql(url)
+    sql = Sql(bare_url)
     sql.run("CREATE TABLE handoff (in_the_way INTEGER)")
-    ledger = AttemptLedger(url=SecretStr(url))
     with pytest.raises(Exception, match="handoff"):
-        ledger.upgrade()
-    assert sql.run("SELECT name FROM sqlite_master WHERE type = 'table'") == [("handoff",)]
+        AttemptLedger(url=SecretStr(bare_url)).upgrade()
+    assert sa.inspect(sql.engine).get_table_names() == ["handoff"]
     sql.run("DROP TABLE handoff")
+    ledger = made(bare_url)
     ledger.check()
     ledger.close()
 
@@ -111,24 +121,36 @@ def test_a_newer_schema_is_refused(ledger_url: str, method: str) -> None:
     assert sql.run(f"SELECT version_num FROM {schema.VERSION_TABLE}") == [("9999",)]
 
 
-def test_a_database_that_is_not_migrated_by_itself_is_told(ledger_url: str, tmp_path: Path) -> None:
-    """Where the schema is not made on first use, an empty or foreign database is told with the command."""
-    empty = Database(parse_url(f"sqlite:///{tmp_path / 'empty.db'}"))
+def test_a_database_that_is_not_migrated_by_itself_is_told(bare_url: str) -> None:
+    """Where the schema is not made on first use, an empty database is told with the command."""
+    database = Database(parse_url(bare_url))
     with pytest.raises(SchemaVersionError, match=r"is empty.*media-jobs upgrade"):
-        schema.require_head(empty)
-    ready = Database(parse_url(ledger_url))
-    schema.require_head(ready)
-    for database in (empty, ready):
-        database.dispose()
+        schema.require_head(database)
+    made(bare_url).close()
+    schema.require_head(database)
+    database.dispose()
 
 
-def test_another_package_may_have_migrations_of_its_own(tmp_path: Path) -> None:
+def test_a_refused_opening_leaves_no_connection_behind(postgres_url: str, databases: Databases) -> None:
+    """A worker that is refused because of the schema, again and again, does not use up the connections."""
+    Sql(postgres_url).run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '9999'")
+    ledger = AttemptLedger(url=SecretStr(postgres_url))
+    kept = []
+    for _ in range(3):
+        with pytest.raises(SchemaVersionError) as caught:
+            ledger.check()
+        kept.append(caught.value)
+    name = sa.make_url(postgres_url).database
+    query = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'"
+    assert databases.run(query) == [(0,)]
+
+
+def test_another_package_may_have_migrations_of_its_own(bare_url: str) -> None:
     """The ledger's version is kept beside the team's own Alembic version, not in it."""
-    url = f"sqlite:///{tmp_path / 'shared.db'}"
-    sql = Sql(url)
+    sql = Sql(bare_url)
     sql.run("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
     sql.run("INSERT INTO alembic_version VALUES ('team-7')")
-    ledger = AttemptLedger(url=SecretStr(url))
+    ledger = made(bare_url)
     ledger.check()
     ledger.close()
     assert sql.run("SELECT version_num FROM alembic_version") == [("team-7",)]

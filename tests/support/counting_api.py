@@ -7,6 +7,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 512
+    """Connections that wait; the system resets what is more."""
+
+
 class CountingApi:
     """Answers each POST with a job of its own, at once or when it is told to."""
 
@@ -15,7 +20,7 @@ class CountingApi:
         self.answering = threading.Event()
         self.answering.set()
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02])
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from prefect_media_jobs.blocks.domain.handoff import HandoffState
 from prefect_media_jobs.blocks.domain.states import State
-from prefect_media_jobs.blocks.ledger.tables import ATTEMPT
+from prefect_media_jobs.blocks.ledger.tables import ATTEMPT, HANDOFF
 from tests.support.ledgers import Sql
 
 
@@ -17,7 +18,7 @@ def fill(sql: Sql, state: State, count: int, stem: str = "e", due_at: datetime |
         stem: Beginning of the items' names.
         due_at: When all of them are due; None for never.
     """
-    numbers = _numbers(sql, count)
+    numbers = _numbers(count)
     bought = state not in {State.RECORDED, State.SENDING, State.UNCERTAIN, State.REJECTED}
     at = due_at or datetime.fromisoformat("2026-01-01T00:00:00+00:00")
     name = sa.literal(f"{stem}-") + sa.cast(numbers.c.n, sa.String)
@@ -46,11 +47,27 @@ def fill(sql: Sql, state: State, count: int, stem: str = "e", due_at: datetime |
         connection.execute(sa.insert(ATTEMPT).from_select(list(values), picked))
 
 
-def _numbers(sql: Sql, count: int) -> Any:
+def hand_over(sql: Sql, consumer: str) -> None:
+    """Let a consumer have finished with every delivered result."""
+    values: dict[str, Any] = {
+        "delivery_key": sa.func.substr(ATTEMPT.c.attempt_id, 1, 64),
+        "request_key": ATTEMPT.c.request_key,
+        "consumer": sa.literal(consumer),
+        "attempt_id": ATTEMPT.c.attempt_id,
+        "state": sa.literal(HandoffState.CONSUMED, HANDOFF.c.state.type),
+        "version": sa.literal(3),
+        "tries": sa.literal(1),
+        "accepted_at": ATTEMPT.c.changed_at,
+        "consumed_at": ATTEMPT.c.changed_at,
+        "changed_at": ATTEMPT.c.changed_at,
+    }
+    with sql.engine.begin() as connection:
+        picked = sa.select(*values.values()).where(ATTEMPT.c.state == State.DELIVERED)
+        connection.execute(sa.insert(HANDOFF).from_select(list(values), picked))
+
+
+def _numbers(count: int) -> Any:
     """Return a table of the numbers from one to ``count``."""
-    if not sql.sqlite:
-        series = sa.func.generate_series(1, count).table_valued("n")
-        return sa.select(series.c.n).subquery()
     first = sa.select(sa.literal(1).label("n")).cte(recursive=True)
     return first.union_all(sa.select(first.c.n + 1).where(first.c.n < count))
 

@@ -40,7 +40,8 @@ def looked_up(lines: list[Line]) -> Counter[str]:
 def double_work(lines: list[Line]) -> list[tuple[Line, Line]]:
     """Return the look-ups of an attempt that somebody else held, each with that holder's line.
 
-    A holder lets go when its lease ends, or when it begins to write what it learnt.
+    A holder lets go when its lease ends, or when it begins to write what it learnt. A worker that was stopped
+    past its lease before it asked cannot know that; what it learns is refused when it writes.
     """
     found = []
     holders: dict[str, list[Line]] = defaultdict(list)
@@ -48,7 +49,7 @@ def double_work(lines: list[Line]) -> list[tuple[Line, Line]]:
         held = holders[line.attempt_id]
         if line.word == "writing":
             held[:] = [each for each in held if (each.pid, each.version) != (line.pid, line.version)]
-        elif line.word == "held":
+        elif line.word == "held" and line.at < line.held_until:
             found += [(each, line) for each in held if line.at < each.held_until]
             held.append(line)
     return found

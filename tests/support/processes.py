@@ -1,5 +1,6 @@
 """Other processes, forked from one that has imported everything and never touched a ledger."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -50,8 +51,15 @@ class Child:
         return value
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process, which is still there."""
-        os.kill(self.pid, number)
+        """Send a signal to the process; nothing happens if it is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def exit_code(self, within_s: float = 60) -> int:
+        """Wait for the process's end and return its status; a negative one is the signal that killed it."""
+        self._process.join(within_s)
+        assert self._process.exitcode is not None, "the other process does not end"
+        return self._process.exitcode
 
     def has_ended(self) -> bool:
         """Tell whether the process is gone."""
@@ -83,14 +91,3 @@ def children(work: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> It
     finally:
         for child in started:
             child.kill()
-
-
-class Gate:
-    """Holds back processes until all of them are there."""
-
-    def __init__(self, parties: int) -> None:
-        self.barrier: Any = PROCESSES.Barrier(parties)
-
-    def pass_through(self) -> None:
-        """Wait for the others."""
-        self.barrier.wait(60)
