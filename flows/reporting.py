@@ -136,11 +136,7 @@ def final_state(report: Report, settled: Iterable[states.State]) -> State[Report
     done = frozenset(settled)
     for name, which, advice in (
         ("Uncertain", {states.State.UNCERTAIN}, "Nothing is sent again; recover-media looks for them."),
-        (
-            "NeedsAPerson",
-            FOR_A_PERSON,
-            "The table and 'media-jobs plan' tell why; running again sends only what was refused.",
-        ),
+        ("NeedsAPerson", FOR_A_PERSON, "'media-jobs plan' tells why; a rerun sends what was refused."),
         ("NotSent", _UNSENT, "Nothing was bought for them; recover-media sends what was asked for recently."),
         ("StillOpen", frozenset(states.State) - done, "The jobs may still run; recover-media collects them."),
     ):
